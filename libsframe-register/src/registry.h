@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: MIT
+//
+// The process's registry: an index from text ranges to parsed sections.
+//
+// Shape. A persistent (copy-on-write) B+ tree in private memory: a writer
+// builds new nodes aside and publishes a new root with one store, so the index
+// is whole at every instruction. Nodes that fell out are recycled first in,
+// first out; a node carries a version, and a reader that finds another version
+// than its parent named starts over. Readers take no lock, make no system call
+// and may be signal handlers. Private memory is what makes fork() right: the
+// child has a snapshot of its own. The writers' lock lives in a page that the
+// kernel wipes on fork: no lock survives into the child.
+//
+// One registry per process, not per copy of the library: the auditor, the
+// sampler and the program may each have a copy (in namespaces of their own).
+// The first to register creates it and the export segment
+// (/dev/shm/sframe.<uid>.<pid>.<starttime>), whose header tells the others
+// where the index is.
+#pragma once
+
+#include <cstdint>
+#include "core.h"
+#include <sframe/abi.h>
+#include <sframe/register.h>
+#include <sframe/registry.h>
+
+namespace sframe {
+
+// What an unwinder needs of a range: a copy, valid by itself.
+struct Covering {
+	uint64_t text_start;
+	uint64_t text_end;
+	uint64_t id;
+	sframe_section section;
+};
+
+// 0, -ENOENT, -EBUSY. Lock-free, async-signal-safe.
+int registry_lookup(uint64_t pc, Covering *out);
+
+// Rises with every removal or replacement, before the removal returns.
+uint64_t registry_generation();
+
+// What a registration says beyond struct sframe_setup.
+struct Metadata {
+	uint64_t load_bias = 0;
+	const char *path = nullptr;
+	sframe_source source = SFRAME_SOURCE_UNKNOWN;
+	const unsigned char *build_id = nullptr;
+	uint32_t build_id_size = 0;
+};
+
+// sframe_register() with metadata; goes to the backend in use and to the index.
+int registry_add(const sframe_setup &setup, const Metadata &meta);
+int registry_remove(const sframe_setup &setup);
+
+} // namespace sframe
