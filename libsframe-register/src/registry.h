@@ -37,6 +37,14 @@ struct Covering {
 // 0, -ENOENT, -EBUSY. Lock-free, async-signal-safe.
 int registry_lookup(uint64_t pc, Covering *out);
 
+// Section bytes may be unmapped once a removal has returned (dlclose, cache
+// release). Who reads them stands between enter and leave, and a removal that
+// has taken its range out of the index waits, for a bounded time, until every
+// reader that was inside has left (two counters by the parity of an epoch, in
+// memory all copies of the library share; a reader may be a signal handler).
+uint32_t registry_read_enter();
+void registry_read_leave(uint32_t token);
+
 // Rises with every removal or replacement, before the removal returns.
 uint64_t registry_generation();
 
