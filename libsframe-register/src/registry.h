@@ -61,4 +61,8 @@ struct Metadata {
 int registry_add(const sframe_setup &setup, const Metadata &meta);
 int registry_remove(const sframe_setup &setup);
 
+// Add to one of the process's statistics, which other processes see too; what
+// objects and the cache count goes through here: &sframe_stats::cache_hits, ...
+void registry_count(uint64_t sframe_stats::*which, uint64_t n = 1);
+
 } // namespace sframe
