@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: MIT
+//
+// The walk: from frame to frame by cached rule, else by the row that registry
+// and core find, else by frame pointer.
+#include "unwind_walk.h"
+#include "unwind_rule.h"
+
+#include <climits>
+
+#define EXPORT extern "C" __attribute__((visibility("default")))
+
+namespace sframe {
+namespace {
+
+RuleCache cache;
+constexpr int going_on = -1;	// no enum sframe_stop
+
+// Readers of section bytes are announced, so that a removal can wait for them.
+class Reading {
+public:
+	Reading() : token_(registry_read_enter()) {}
+	~Reading() { registry_read_leave(token_); }
+	Reading(const Reading &) = delete;
+	Reading &operator=(const Reading &) = delete;
+
+private:
+	const uint32_t token_;
+};
+
+int stop_reason(int status)
+{
+	switch (status) {
+	case SFRAME_OUTERMOST:
+		return SFRAME_STOP_OUTERMOST;
+	case SFRAME_UNREADABLE:
+		return SFRAME_STOP_UNREADABLE;
+	case SFRAME_UNSUPPORTED_REG:
+		return SFRAME_STOP_UNSUPPORTED_REG;
+	case SFRAME_NO_PROGRESS:
+		return SFRAME_STOP_NO_PROGRESS;
+	case SFRAME_NOT_COVERED:
+	case SFRAME_UNSUPPORTED_ABI:
+		return SFRAME_STOP_NOT_COVERED;
+	case -EBUSY:
+		return SFRAME_STOP_BUSY;
+	default:
+		return SFRAME_STOP_CORRUPT;
+	}
+}
+
+class Walk {
+public:
+	Walk(const sframe_regs &regs, uint64_t window, unsigned int flags, uint64_t *pcs, size_t max)
+		: stack_(regs, window), generation_(registry_generation()), flags_(flags),
+		  pcs_(pcs), max_(max)
+	{
+		frame_.pc = regs.reg[16];
+		frame_.sp = regs.reg[7];
+		frame_.fp = regs.reg[6];
+		frame_.exact = regs.exact != 0;
+		frame_.topmost = 1;
+	}
+
+	int run();
+	void report(sframe_trace *trace) const;
+
+	// What later walks of this thread may take as readable; 0 if this one
+	// met anything odd.
+	uint64_t window() const
+	{
+		const bool sound = frames_fp_ == 0 && (stop_ == SFRAME_STOP_OUTERMOST ||
+						       stop_ == SFRAME_STOP_DEPTH);
+
+		return sound ? stack_.around(frame_.sp).pack() : 0;
+	}
+
+private:
+	void follow_cached();
+	int find_row(sframe_row *row) const;
+	int step();
+
+	Stack stack_;
+	sframe_frame frame_ = {};	// pcs_[count_ - 1] is its PC
+	const uint64_t generation_;
+	const unsigned int flags_;
+	uint64_t *const pcs_;
+	const size_t max_;
+	size_t count_ = 0;
+	uint32_t frames_sframe_ = 0, frames_fp_ = 0, frames_signal_ = 0;
+	int stop_ = SFRAME_STOP_DEPTH;
+};
+
+// A frame as the hot loop holds it, in registers.
+struct Hot {
+	uint64_t pc, sp, fp;
+};
+
+// The caller of @at by an ordinary rule; what sframe_row_apply() does, on the
+// cached form. False: let the core do it again, and say what is wrong.
+inline __attribute__((always_inline)) bool apply_cached(Rule rule, const Hot &at, Hot *next,
+							const Window &window)
+{
+	const auto word = [&](uint64_t addr, uint64_t *value) {
+		if (!window.covers(addr, sizeof(*value))) [[unlikely]]
+			return false;
+		*value = raw_word(addr);
+		return true;
+	};
+	uint64_t cfa = (rule.kind() == Rule::Sp ? at.sp : at.fp) + uint64_t(rule.cfa_offset());
+
+	if (rule.kind() == Rule::FpDeref && !word(cfa, &cfa))
+		return false;
+	if (cfa <= at.sp || !word(cfa - 8, &next->pc)) [[unlikely]]
+		return false;
+	next->sp = cfa;
+	next->fp = at.fp;
+	if (rule.fp_rule() == Rule::Same)
+		return true;
+	return word((rule.fp_rule() == Rule::AtCfa ? cfa : at.fp) + uint64_t(rule.fp_offset()),
+		    &next->fp);
+}
+
+// The hot loop: follows ordinary cached rules as far as they lead inside of
+// the verified stack. What is left to the caller is a frame that needs more.
+void Walk::follow_cached()
+{
+	const Window window = stack_.around(frame_.sp);
+	Hot at = { frame_.pc, frame_.sp, frame_.fp }, next;
+	uint64_t lookup = sframe_frame_lookup_pc(&frame_);
+	size_t count = count_;
+
+	while (count < max_) {
+		if (!RuleCache::takes(lookup)) [[unlikely]]
+			break;
+		const Rule rule = cache.find({ lookup, generation_ });
+		if (rule.kind() - 1u >= Rule::Outermost - 1u ||
+		    !apply_cached(rule, at, &next, window) || next.pc == 0) [[unlikely]]
+			break;
+		at = next;
+		lookup = at.pc - 1;
+		pcs_[count++] = at.pc;
+	}
+	if (count == count_)
+		return;
+	frames_sframe_ += uint32_t(count - count_);
+	count_ = count;
+	frame_ = {};
+	frame_.pc = at.pc;
+	frame_.sp = at.sp;
+	frame_.fp = at.fp;
+}
+
+// The row of the frame's PC: from the cache, else from the registry.
+int Walk::find_row(sframe_row *row) const
+{
+	const uint64_t lookup = sframe_frame_lookup_pc(&frame_);
+	const bool cacheable = RuleCache::takes(lookup);
+
+	if (cacheable)
+		if (const Rule rule = cache.find({ lookup, generation_ })) {
+			*row = rule.row();
+			return SFRAME_OK;
+		}
+	const int status = unwind_find_row(lookup, row);
+	if (status == SFRAME_OK && cacheable)
+		if (const Rule rule = Rule::from_row(*row))
+			cache.insert({ lookup, generation_ }, rule);
+	return status;
+}
+
+// One step by whatever there is. Counts it, unless it arrives nowhere.
+int Walk::step()
+{
+	sframe_frame next = frame_;
+	uint32_t *counter = &frames_sframe_;
+	sframe_row row;
+	int status = find_row(&row);
+
+	if (status == SFRAME_OK) {
+		status = sframe_row_apply(&row, &next, &stack_);
+	} else if (status == SFRAME_NOT_COVERED && !(flags_ & SFRAME_UNWIND_NO_FP) &&
+		   unwind_fp_step(&next, stack_)) {
+		counter = &frames_fp_;
+		status = SFRAME_OK;
+	}
+	if (status)
+		return stop_reason(status);
+	if (next.pc == 0 && !next.exact)
+		return SFRAME_STOP_ZERO_RA;
+	if (count_ == max_)
+		return SFRAME_STOP_DEPTH;
+	++*counter;
+	frames_signal_ += next.exact;
+	frame_ = next;
+	pcs_[count_++] = frame_.pc;
+	return going_on;
+}
+
+int Walk::run()
+{
+	if (max_ != 0) {
+		pcs_[count_++] = frame_.pc;
+		do
+			follow_cached();
+		while ((stop_ = step()) == going_on);
+	}
+	return int(count_);
+}
+
+void Walk::report(sframe_trace *trace) const
+{
+	const sframe_trace full = {
+		.size = trace->size,
+		.stop = uint32_t(stop_),
+		.frames_sframe = frames_sframe_,
+		.frames_fp = frames_fp_,
+		.frames_signal = frames_signal_,
+		.stop_pc = frame_.pc,
+	};
+
+	__builtin_memcpy(trace, &full, trace->size < sizeof(full) ? trace->size : sizeof(full));
+}
+
+} // namespace
+
+int unwind_find_row(uint64_t pc, sframe_row *row)
+{
+	const Reading reading;
+	Covering covering;
+	int err = registry_lookup(pc, &covering);
+
+	if (err)
+		return err == -ENOENT ? int(SFRAME_NOT_COVERED) : err;
+	if (covering.section.abi != SFRAME_ABI_AMD64_ENDIAN_LITTLE)
+		return SFRAME_UNSUPPORTED_ABI;
+	return sframe_lookup(&covering.section, pc, row, nullptr);
+}
+
+int unwind_walk(const sframe_regs &regs, uint64_t *pcs, size_t max, unsigned int flags,
+		sframe_trace *trace, std::atomic<uint64_t> *window)
+{
+	const uint64_t known = window ? window->load(std::memory_order_relaxed) : 0;
+	Walk walk(regs, known, flags, pcs, max < INT_MAX ? max : INT_MAX);
+	const int count = walk.run();
+
+	if (trace)
+		walk.report(trace);
+	if (window && walk.window() != known && walk.window())
+		window->store(walk.window(), std::memory_order_relaxed);
+	return count;
+}
+
+__attribute__((weak)) std::atomic<uint64_t> *unwind_thread_window() { return nullptr; }
+
+} // namespace sframe
+
+using namespace sframe;
+
+EXPORT int sframe_unwind(const struct sframe_regs *regs, uint64_t *pcs, size_t max,
+			 unsigned int flags, struct sframe_trace *trace)
+{
+	constexpr unsigned int known = SFRAME_UNWIND_NO_FP | SFRAME_UNWIND_CHECKED;
+	constexpr unsigned int needed = 1u << 6 | 1u << 7 | 1u << 16;
+
+	if (flags & ~known || (regs->valid & needed) != needed)
+		return -EINVAL;
+	return unwind_walk(*regs, pcs, max, flags, trace,
+			   flags & SFRAME_UNWIND_CHECKED ? nullptr : unwind_thread_window());
+}
+
+// From unwind_entry.S, with the registers of the frame that called sframe_backtrace().
+extern "C" int sframe_backtrace_from(uint64_t *pcs, size_t max, struct sframe_trace *trace,
+				     const struct sframe_regs *regs)
+{
+	return unwind_walk(*regs, pcs, max, 0, trace, unwind_thread_window());
+}
+
+EXPORT void sframe_regs_from_ucontext(struct sframe_regs *regs, const void *ucontext)
+{
+	for (unsigned int reg = 0; reg < SFRAME_REGS_COUNT; reg++) {
+		unsigned int offset = 0;
+
+		sframe_amd64_sigctx_offset(reg, &offset);
+		__builtin_memcpy(&regs->reg[reg], static_cast<const char *>(ucontext) + offset, 8);
+	}
+	regs->valid = (1u << SFRAME_REGS_COUNT) - 1;
+	regs->exact = 1;
+}
+
+EXPORT const char *sframe_stop_name(int stop)
+{
+	switch (stop) {
+	case SFRAME_STOP_OUTERMOST:
+		return "outermost";
+	case SFRAME_STOP_DEPTH:
+		return "depth";
+	case SFRAME_STOP_NOT_COVERED:
+		return "not covered";
+	case SFRAME_STOP_CORRUPT:
+		return "corrupt";
+	case SFRAME_STOP_UNREADABLE:
+		return "unreadable";
+	case SFRAME_STOP_UNSUPPORTED_REG:
+		return "unsupported register";
+	case SFRAME_STOP_NO_PROGRESS:
+		return "no progress";
+	case SFRAME_STOP_ZERO_RA:
+		return "zero return address";
+	case SFRAME_STOP_BUSY:
+		return "registry busy";
+	}
+	return "unknown";
+}
