@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <random>
 #include <vector>
 
@@ -111,7 +112,8 @@ TEST(Rule, RefusesAReturnAddressElsewhere)
 class Cache : public testing::Test {
 protected:
 	static const Rule rule() { return Rule::from_row(row_of(cfa_sp, unchanged)); }
-	RuleCache &cache = *new RuleCache();	// leaked on purpose: as long-lived as the real one
+	std::unique_ptr<RuleCache> owner = std::make_unique<RuleCache>();
+	RuleCache &cache = *owner;
 };
 
 TEST_F(Cache, FindsWhatWasInserted)
