@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: MIT
+//
+// The way from .eh_frame to a section: read the entries, make rows of them,
+// put the functions in order, write.
+#include <sframe/synth.h>
+
+#include <algorithm>
+#include <cerrno>
+#include "arena.h"
+#include "eh_frame.h"
+#include "encode.h"
+#include "image.h"
+#include "rows.h"
+#include "synth.h"
+
+#define EXPORT extern "C" __attribute__((visibility("default")))
+
+namespace sframe {
+
+// Memory in proportion to the input: real objects take less than three times
+// their .eh_frame; no input takes more than this.
+static size_t memory_limit(uint64_t eh_frame_size)
+{
+	return (size_t(4) << 20) + static_cast<size_t>(eh_frame_size) * 8;
+}
+
+Synthesizer::Synthesizer(const sframe_image &image, sframe_synth_stats &stats)
+	: image_(image), stats_(stats), eh_frame_(image, meter_), store_(meter_), functions_(meter_)
+{
+	meter_.limit = memory_limit(eh_frame_.size());
+}
+
+bool Synthesizer::add(const Fde &fde)
+{
+	uint32_t list;
+
+	if (fde.size == 0) {
+		stats_.empty_fdes++;
+		return true;
+	}
+	if (fde.size > UINT32_MAX || !image_is_text(image_, fde.start, fde.size)) {
+		stats_.uncovered[SFRAME_UNCOVERED_BAD_RANGE]++;
+		return true;
+	}
+	return store_.add(eh_frame_, fde, &list) &&
+		functions_.push({fde.start, static_cast<uint32_t>(fde.size), list});
+}
+
+int Synthesizer::read()
+{
+	Fde fde;
+
+	for (;;) {
+		switch (eh_frame_.next(&fde)) {
+		case Entry::kEnd:
+			stats_.eh_frame_size = eh_frame_.extent() + image_.eh_frame_hdr_size;
+			store_.finish();
+			return eh_frame_.cies().empty() ? -ENOEXEC : 0;
+		case Entry::kCie:
+			break;
+		case Entry::kBadFde:
+			stats_.uncovered[SFRAME_UNCOVERED_BAD_CFI]++;
+			break;
+		case Entry::kNoMemory:
+			return -ENOMEM;
+		case Entry::kFde:
+			if (!add(fde))
+				return -ENOMEM;
+			break;
+		}
+	}
+}
+
+// Ascending, each byte claimed once. Of two that begin together the longer one
+// stays; one that reaches into the next is cut there, as the search that other
+// unwinders do (the last start at or before the PC) has it.
+void Synthesizer::order()
+{
+	auto before = [](const Function &a, const Function &b) {
+		if (a.start != b.start)
+			return a.start < b.start;
+		return a.size != b.size ? a.size > b.size : a.list < b.list;
+	};
+	uint64_t reach = 0, end = 0;	// claimed by any, and by the last one kept
+	size_t kept = 0;
+	auto lost = [&](uint64_t until) {
+		const uint64_t bytes = until > end ? until - end : 0;
+
+		stats_.uncovered_bytes[SFRAME_UNCOVERED_OVERLAP] += bytes;
+		stats_.cfi_bytes += bytes;
+	};
+
+	if (!std::is_sorted(functions_.begin(), functions_.end(), before))
+		std::sort(functions_.begin(), functions_.end(), before);
+	for (const Function f : functions_) {
+		if (f.start < reach)
+			stats_.uncovered[SFRAME_UNCOVERED_OVERLAP]++;
+		if (kept && f.start == functions_[kept - 1].start)
+			continue;
+		if (kept && f.start < end) {
+			Function &last = functions_[kept - 1];
+
+			stats_.cfi_bytes -= end - f.start;
+			last.size = static_cast<uint32_t>(f.start - last.start);
+			end = f.start;
+		}
+		lost(std::min(reach, f.start));
+		end = f.start + f.size;
+		reach = std::max(reach, end);
+		stats_.cfi_bytes += f.size;
+		functions_[kept++] = f;
+	}
+	lost(reach);
+	functions_.truncate(kept);
+	stats_.functions = static_cast<uint32_t>(kept);
+}
+
+void Synthesizer::count_uses()
+{
+	for (const Function &f : functions_)
+		store_.list(f.list).uses++;
+}
+
+int Synthesizer::encode(const EncodeOptions &options, sframe_synth *synth)
+{
+	Encoder encoder(image_, store_, meter_, stats_, options);
+
+	for (const Function &f : functions_)
+		if (!encoder.add(f))
+			return -ENOMEM;
+	if (!encoder.finish())
+		return -ENOMEM;
+	functions_.release();
+	store_.release();
+	const size_t size = encoder.section_size();
+	const size_t mapping = page_up(size);
+	const long at = meter_.add(mapping) ?
+		sys::call(__NR_mmap, 0, sys::arg(mapping), PROT_READ | PROT_WRITE,
+			  MAP_PRIVATE | MAP_ANONYMOUS, -1) : -ENOMEM;
+
+	if (sys::failed(at))
+		return -ENOMEM;
+	encoder.write(reinterpret_cast<unsigned char *>(at));
+	sys::call(__NR_mprotect, at, sys::arg(mapping), PROT_READ);
+	synth->section = reinterpret_cast<void *>(at);
+	synth->section_size = size;
+	synth->mapping_size = mapping;
+	stats_.peak_memory = meter_.peak;
+	return 0;
+}
+
+int Synthesizer::run(const EncodeOptions &options, sframe_synth *synth)
+{
+	if (eh_frame_.empty())
+		return -ENOENT;
+	if (int err = read())
+		return err;
+	order();
+	count_uses();
+	return encode(options, synth);
+}
+
+} // namespace sframe
+
+using namespace sframe;
+
+EXPORT int sframe_synthesize(const struct sframe_image *image, struct sframe_synth *synth)
+{
+	if (synth->size != sizeof(*synth))
+		return -EINVAL;
+	memset(synth, 0, sizeof(*synth));
+	synth->size = sizeof(*synth);
+	return Synthesizer(*image, synth->stats).run(EncodeOptions(), synth);
+}
+
+EXPORT void sframe_synth_release(struct sframe_synth *synth)
+{
+	if (synth->section)
+		sys::call(__NR_munmap, sys::arg(synth->section), sys::arg(synth->mapping_size));
+	synth->section = nullptr;
+	synth->section_size = synth->mapping_size = 0;
+}
+
+EXPORT const char *sframe_uncovered_name(int kind)
+{
+	switch (kind) {
+	case SFRAME_UNCOVERED_CFA_EXPRESSION:
+		return "CFA by an unknown expression";
+	case SFRAME_UNCOVERED_CFA_REGISTER:
+		return "CFA from a register out of reach";
+	case SFRAME_UNCOVERED_NO_CFA:
+		return "no CFA rule";
+	case SFRAME_UNCOVERED_RA:
+		return "return address not expressible";
+	case SFRAME_UNCOVERED_FP:
+		return "frame pointer not expressible";
+	case SFRAME_UNCOVERED_OFFSET:
+		return "offset out of 32 bits";
+	case SFRAME_UNCOVERED_BAD_CFI:
+		return "CFI that does not decode";
+	case SFRAME_UNCOVERED_BAD_RANGE:
+		return "function outside of the executable segments";
+	case SFRAME_UNCOVERED_OVERLAP:
+		return "bytes that another FDE claims";
+	}
+	return "unknown";
+}
