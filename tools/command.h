@@ -10,6 +10,8 @@ struct Command {
 	int (*run)(int argc, char **argv);	// argv[0] is the subcommand's name
 };
 
+int run_main(int argc, char **argv);
+
 extern const Command commands[];
 
 // Exit codes of sframectl itself; run and record exit with the program's status.

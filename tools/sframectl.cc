@@ -8,6 +8,7 @@
 #include "command.h"
 
 const Command commands[] = {
+	{ "run", "[-pfq] -- PROGRAM...", "run a program with registration on", run_main },
 	{ nullptr, nullptr, nullptr, nullptr },
 };
 

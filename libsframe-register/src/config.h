@@ -32,7 +32,7 @@ void config_source(FindVariable find, bool secure);
 
 // Defined by hosted.cc only, where there is a libc: config() calls it if nobody
 // has said where to look.
-void config_from_libc() __attribute__((weak));
+void config_from_libc() __attribute__((weak, visibility("hidden")));
 
 // The value of @name in an envp array, or nullptr.
 const char *environment_find(const char *const *envp, const char *name);
