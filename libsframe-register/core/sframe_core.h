@@ -72,15 +72,34 @@ enum sframe_status {
 	SFRAME_STATUS_COUNT,
 };
 
-/* A stated bound: index search, attributes, row blocks, the row itself. */
+/*
+ * A row as this code understands it: a start address, the info byte, at most
+ * three (control, offset) pairs. Longer ones are SFRAME_CORRUPT.
+ */
+#define SFRAME_ROW_MAX_WORDS	6u
+#define SFRAME_ROW_MAX_SIZE	(4u + 1u + SFRAME_ROW_MAX_WORDS * 4u)
 #define SFRAME_MAX_ROWS		65535u
-#define SFRAME_ROW_BLOCK	128u
-#define SFRAME_MAX_LOOKUP_READS	(1 + 33 + 2 + SFRAME_MAX_ROWS + 1)
+
+/*
+ * Rows are read in blocks of this many bytes. A block is left for the next one
+ * when fewer bytes remain than a row may have, and takes the last row along.
+ */
+#define SFRAME_ROW_BLOCK	160u
+#define SFRAME_ROW_BLOCK_STEP	(SFRAME_ROW_BLOCK - 2 * SFRAME_ROW_MAX_SIZE)
+
+/*
+ * The most reads that sframe_lookup() makes: the count, a search of the index,
+ * the entry, its attributes, the blocks of its rows. 32 rows as producers write
+ * them take one or two blocks.
+ */
+#define SFRAME_MAX_LOOKUP_READS \
+	(1u + 32u + 1u + 1u + 1u + SFRAME_MAX_ROWS * SFRAME_ROW_MAX_SIZE / SFRAME_ROW_BLOCK_STEP)
 
 /* Options of sframe_section_parse() */
 #define SFRAME_PARSE_GROWABLE	0x1u	/* entries may be appended: re-read the count */
 #define SFRAME_PARSE_FUNC_BASE	0x2u	/* function offsets count from func_base */
 #define SFRAME_PARSE_FOREIGN	0x4u	/* accept the other byte order (SFRAME_CORE_FOREIGN) */
+#define SFRAME_PARSE_UNSORTED	0x8u	/* accept it for listing: no search is possible */
 
 /* A checked header, ready for lookups. Plain data: copy it as you like. */
 struct sframe_section {
@@ -214,23 +233,18 @@ static inline int sframe_core_reg(void *io, unsigned int regno, uint64_t *value)
 static inline uint32_t sframe_get(const struct sframe_section *sec, const uint8_t *p,
 				  unsigned int len)
 {
-	uint32_t v = 0;
-	unsigned int i;
+	int swap = SFRAME_CORE_FOREIGN && sec->swapped;
+	uint16_t v16;
+	uint32_t v32;
 
-	switch (len) {
-	case 1:
+	if (len == 1)
 		return p[0];
-	case 2: {
-		uint16_t v16;
-
+	if (len == 2) {
 		__builtin_memcpy(&v16, p, 2);
-		return SFRAME_CORE_FOREIGN && sec->swapped ? __builtin_bswap16(v16) : v16;
+		return swap ? __builtin_bswap16(v16) : v16;
 	}
-	default:
-		for (i = 0; i < 4; i++)
-			((uint8_t *)&v)[i] = p[i];
-		return SFRAME_CORE_FOREIGN && sec->swapped ? __builtin_bswap32(v) : v;
-	}
+	__builtin_memcpy(&v32, p, 4);
+	return swap ? __builtin_bswap32(v32) : v32;
 }
 
 static inline int64_t sframe_get_s64(const struct sframe_section *sec, const uint8_t *p)
@@ -286,6 +300,56 @@ static inline int sframe_second_header(const struct sframe_section *sec, uint64_
 	return 0;
 }
 
+/* Byte order, version, flags and ABI: is this a section that the code below understands? */
+static inline int sframe_header_check(const struct sframe_section *sec)
+{
+	uint32_t known = SFRAME_F_FDE_SORTED | SFRAME_F_FDE_FUNC_START_PCREL;
+	int big = sec->swapped ^ (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__);
+
+	if (sec->version == SFRAME_VERSION_2)
+		known |= SFRAME_F_FRAME_POINTER;
+	else if (sec->version != SFRAME_VERSION_3)
+		return SFRAME_BAD_VERSION;
+	if (sec->flags & ~known)
+		return SFRAME_BAD_FLAGS;
+	if (sec->options & SFRAME_PARSE_FUNC_BASE && sec->flags & SFRAME_F_FDE_FUNC_START_PCREL)
+		return SFRAME_BAD_FLAGS;
+
+	switch (sec->abi) {
+	case SFRAME_ABI_AMD64_ENDIAN_LITTLE:
+		/* Rows do not track the return address: it must be in a fixed place. */
+		return big || !sec->fixed_ra ? SFRAME_BAD_ABI : SFRAME_OK;
+	case SFRAME_ABI_AARCH64_ENDIAN_LITTLE:
+		return big ? SFRAME_BAD_ABI : SFRAME_OK;
+	case SFRAME_ABI_AARCH64_ENDIAN_BIG:
+	case SFRAME_ABI_S390X_ENDIAN_BIG:
+		return big ? SFRAME_OK : SFRAME_BAD_ABI;
+	}
+	return SFRAME_BAD_ABI;
+}
+
+/* Where the sub-sections are; @body is where their offsets count from, relative to addr. */
+static inline int sframe_header_extent(struct sframe_section *sec, const uint8_t *h, uint64_t size)
+{
+	uint64_t body = (uint64_t)SFRAME_HEADER_SIZE + h[7];
+	uint64_t fdes = body + sframe_get(sec, h + 20, 4);
+	uint64_t fres = body + sframe_get(sec, h + 24, 4);
+	uint32_t entry = sframe_fde_entry_size(sec);
+
+	sec->num_fdes = sframe_get(sec, h + 8, 4);
+	sec->num_fres = sframe_get(sec, h + 12, 4);
+	sec->fre_len = sframe_get(sec, h + 16, 4);
+	/* Sums and products of 32-bit quantities: they cannot wrap in 64 bits. */
+	if (fdes + (uint64_t)sec->num_fdes * entry > fres || fres + sec->fre_len > size)
+		return SFRAME_BAD_EXTENT;
+	sec->fde_addr = sec->addr + fdes;
+	sec->fre_addr = sec->addr + fres;
+	sec->max_fdes = sec->num_fdes;
+	if (sec->options & SFRAME_PARSE_GROWABLE)
+		sec->max_fdes = (uint32_t)(fres - fdes) / entry;
+	return SFRAME_OK;
+}
+
 /**
  * sframe_section_parse() - check a section's header
  * @sec: filled on success
@@ -302,8 +366,8 @@ static inline int sframe_section_parse(struct sframe_section *sec, uint64_t addr
 				       uint64_t func_base, unsigned int options, void *io)
 {
 	uint8_t h[SFRAME_HEADER_SIZE];
-	uint64_t body, fdes, fres, fde_bytes;
-	uint32_t magic, fdeoff, freoff, known;
+	uint32_t magic;
+	int status;
 
 	if (size < SFRAME_HEADER_SIZE)
 		return SFRAME_TOO_SHORT;
@@ -321,68 +385,27 @@ static inline int sframe_section_parse(struct sframe_section *sec, uint64_t addr
 	} else if (magic != SFRAME_MAGIC) {
 		return SFRAME_BAD_MAGIC;
 	}
-
 	sec->addr = addr;
+	sec->base = options & SFRAME_PARSE_FUNC_BASE ? func_base : addr;
 	sec->version = h[2];
 	sec->flags = h[3];
 	sec->abi = h[4];
 	sec->options = (uint8_t)options;
 	sec->fixed_fp = (int8_t)h[5];
 	sec->fixed_ra = (int8_t)h[6];
-	sec->num_fdes = sframe_get(sec, h + 8, 4);
-	sec->num_fres = sframe_get(sec, h + 12, 4);
-	sec->fre_len = sframe_get(sec, h + 16, 4);
-	fdeoff = sframe_get(sec, h + 20, 4);
-	freoff = sframe_get(sec, h + 24, 4);
+	status = sframe_header_check(sec);
+	if (status)
+		return status;
+	status = sframe_header_extent(sec, h, size);
+	if (status)
+		return status;
 
-	if (sec->version != SFRAME_VERSION_2 && sec->version != SFRAME_VERSION_3)
-		return SFRAME_BAD_VERSION;
-
-	known = SFRAME_F_FDE_SORTED | SFRAME_F_FDE_FUNC_START_PCREL;
-	if (sec->version == SFRAME_VERSION_2)
-		known |= SFRAME_F_FRAME_POINTER;
-	if (sec->flags & ~known)
-		return SFRAME_BAD_FLAGS;
-
-	switch (sec->abi) {
-	case SFRAME_ABI_AMD64_ENDIAN_LITTLE:
-		/* The return address is never tracked in rows: it must be fixed. */
-		if (sec->fixed_ra == 0)
-			return SFRAME_BAD_ABI;
-		break;
-	case SFRAME_ABI_AARCH64_ENDIAN_BIG:
-	case SFRAME_ABI_AARCH64_ENDIAN_LITTLE:
-	case SFRAME_ABI_S390X_ENDIAN_BIG:
-		break;
-	default:
-		return SFRAME_BAD_ABI;
-	}
-
-	if (options & SFRAME_PARSE_FUNC_BASE) {
-		if (sec->flags & SFRAME_F_FDE_FUNC_START_PCREL)
-			return SFRAME_BAD_FLAGS;
-		sec->base = func_base;
-	} else {
-		sec->base = addr;
-	}
-
-	/* All sums below are of 32-bit quantities: they cannot wrap in 64 bits. */
-	body = (uint64_t)SFRAME_HEADER_SIZE + h[7];
-	fde_bytes = (uint64_t)sec->num_fdes * sframe_fde_entry_size(sec);
-	fdes = body + fdeoff;
-	fres = body + freoff;
-	if (fdes + fde_bytes > fres || fres + sec->fre_len > size)
-		return SFRAME_BAD_EXTENT;
-	sec->fde_addr = addr + fdes;
-	sec->fre_addr = addr + fres;
-	sec->max_fdes = sec->num_fdes;
-	if (options & SFRAME_PARSE_GROWABLE)
-		sec->max_fdes = (uint32_t)((fres - fdes) / sframe_fde_entry_size(sec));
-
-	if (sec->num_fdes > 1 && !(sec->flags & SFRAME_F_FDE_SORTED))
+	/* Gas leaves the entries of an object file unsorted, linkers sort them. */
+	if (!(sec->flags & SFRAME_F_FDE_SORTED) && !(options & SFRAME_PARSE_UNSORTED) &&
+	    (sec->num_fdes > 1 || options & SFRAME_PARSE_GROWABLE))
 		return SFRAME_UNSORTED;
 	if (!(options & SFRAME_PARSE_GROWABLE) &&
-	    sframe_second_header(sec, addr + fres + sec->fre_len, addr + size, io))
+	    sframe_second_header(sec, sec->fre_addr + sec->fre_len, addr + size, io))
 		return SFRAME_CONCATENATED;
 	return SFRAME_OK;
 }
@@ -404,27 +427,100 @@ static inline int sframe_count(const struct sframe_section *sec, uint32_t *count
 	return SFRAME_OK;
 }
 
-/* Start address of entry i. */
+/* The function's address, from the first field of the entry at @at. */
+static inline uint64_t sframe_start_decode(const struct sframe_section *sec, uint64_t at,
+					   const uint8_t *b)
+{
+	int64_t offset;
+
+	if (sec->version == SFRAME_VERSION_3)
+		offset = sframe_get_s64(sec, b);
+	else
+		offset = (int32_t)sframe_get(sec, b, 4);
+	return (sec->flags & SFRAME_F_FDE_FUNC_START_PCREL ? at : sec->base) + (uint64_t)offset;
+}
+
+/* Start address of entry @i, which the caller knows to be below the count. */
 static inline int sframe_fde_start(const struct sframe_section *sec, uint32_t i, uint64_t *start,
 				   void *io)
 {
 	uint64_t at = sec->fde_addr + (uint64_t)i * sframe_fde_entry_size(sec);
 	uint8_t b[8];
-	int64_t offset;
 
+	if (sec->version == SFRAME_VERSION_3 ? sframe_core_read(io, b, at, 8) :
+					       sframe_core_read(io, b, at, 4))
+		return SFRAME_UNREADABLE;
+	*start = sframe_start_decode(sec, at, b);
+	return SFRAME_OK;
+}
+
+/* Version 3: the attributes stand in front of the rows. */
+static inline int sframe_fde_attr_v3(const struct sframe_section *sec, struct sframe_fde *fde,
+				     uint32_t fre_off, uint8_t *info, void *io)
+{
+	uint8_t a[SFRAME_FDE_ATTR_V3_SIZE];
+
+	if (fre_off > sec->fre_len || sec->fre_len - fre_off < sizeof(a))
+		return SFRAME_CORRUPT;
+	if (sframe_core_read(io, a, sec->fre_addr + fre_off, sizeof(a)))
+		return SFRAME_UNREADABLE;
+	fde->num_rows = sframe_get(sec, a, 2);
+	fde->type = SFRAME_FDE_INFO2_TYPE(a[3]);
+	fde->rep_size = a[4];
+	fde->signal = SFRAME_FDE_INFO_SIGNAL(a[2]);
+	fde->row_addr = sec->fre_addr + fre_off + sizeof(a);
+	*info = a[2];
+	/* Bits that no producer of this version sets. */
+	return a[2] & 0x40u || a[3] & ~0x1fu ? SFRAME_CORRUPT : SFRAME_OK;
+}
+
+/* Version 2: everything is in the entry. */
+static inline int sframe_fde_attr_v2(const struct sframe_section *sec, struct sframe_fde *fde,
+				     uint32_t fre_off, const uint8_t *b, uint8_t *info)
+{
+	if (fre_off > sec->fre_len)
+		return SFRAME_CORRUPT;
+	fde->num_rows = sframe_get(sec, b + 12, 4);
+	fde->type = SFRAME_FDE_TYPE_DEFAULT;
+	fde->rep_size = b[17];
+	fde->signal = 0;
+	fde->row_addr = sec->fre_addr + fre_off;
+	*info = b[16];
+	return SFRAME_OK;
+}
+
+/* Entry @i, which the caller knows to be below the count. */
+static inline int sframe_fde_read(const struct sframe_section *sec, uint32_t i,
+				  struct sframe_fde *fde, void *io)
+{
+	uint32_t size = sframe_fde_entry_size(sec), fre_off;
+	uint64_t at = sec->fde_addr + (uint64_t)i * size;
+	uint8_t b[SFRAME_FDE_V2_SIZE], info = 0;
+	int status;
+
+	if (sframe_core_read(io, b, at, size))
+		return SFRAME_UNREADABLE;
+	fde->start = sframe_start_decode(sec, at, b);
+	fde->row_end = sec->fre_addr + sec->fre_len;
 	if (sec->version == SFRAME_VERSION_3) {
-		if (sframe_core_read(io, b, at, 8))
-			return SFRAME_UNREADABLE;
-		offset = sframe_get_s64(sec, b);
+		fde->size = sframe_get(sec, b + 8, 4);
+		fre_off = sframe_get(sec, b + 12, 4);
+		status = sframe_fde_attr_v3(sec, fde, fre_off, &info, io);
 	} else {
-		if (sframe_core_read(io, b, at, 4))
-			return SFRAME_UNREADABLE;
-		offset = (int32_t)sframe_get(sec, b, 4);
+		fde->size = sframe_get(sec, b + 4, 4);
+		fre_off = sframe_get(sec, b + 8, 4);
+		status = sframe_fde_attr_v2(sec, fde, fre_off, b, &info);
 	}
-	if (sec->flags & SFRAME_F_FDE_FUNC_START_PCREL)
-		*start = at + (uint64_t)offset;
-	else
-		*start = sec->base + (uint64_t)offset;
+	if (status)
+		return status;
+	fde->row_type = SFRAME_FDE_INFO_FRE_TYPE(info);
+	fde->pctype = SFRAME_FDE_INFO_PCTYPE(info);
+	fde->pauth_key = SFRAME_FDE_INFO_PAUTH_KEY(info);
+
+	if (fde->row_type > SFRAME_FRE_TYPE_ADDR4 || fde->type > SFRAME_FDE_TYPE_FLEX ||
+	    fde->num_rows > SFRAME_MAX_ROWS ||
+	    (fde->pctype == SFRAME_FDE_PCTYPE_MASK && fde->rep_size == 0))
+		return SFRAME_CORRUPT;
 	return SFRAME_OK;
 }
 
@@ -437,10 +533,7 @@ static inline int sframe_fde_start(const struct sframe_section *sec, uint32_t i,
 static inline int sframe_fde_get(const struct sframe_section *sec, uint32_t i,
 				 struct sframe_fde *fde, void *io)
 {
-	uint64_t at = sec->fde_addr + (uint64_t)i * sframe_fde_entry_size(sec);
-	uint8_t b[SFRAME_FDE_V2_SIZE], a[SFRAME_FDE_ATTR_V3_SIZE];
-	uint32_t count, fre_off;
-	uint8_t info;
+	uint32_t count;
 	int status;
 
 	status = sframe_count(sec, &count, io);
@@ -448,51 +541,7 @@ static inline int sframe_fde_get(const struct sframe_section *sec, uint32_t i,
 		return status;
 	if (i >= count)
 		return SFRAME_NOT_COVERED;
-	status = sframe_fde_start(sec, i, &fde->start, io);
-	if (status)
-		return status;
-
-	fde->row_end = sec->fre_addr + sec->fre_len;
-	if (sec->version == SFRAME_VERSION_3) {
-		if (sframe_core_read(io, b, at + 8, 8))
-			return SFRAME_UNREADABLE;
-		fde->size = sframe_get(sec, b, 4);
-		fre_off = sframe_get(sec, b + 4, 4);
-		if (fre_off > sec->fre_len || sec->fre_len - fre_off < SFRAME_FDE_ATTR_V3_SIZE)
-			return SFRAME_CORRUPT;
-		if (sframe_core_read(io, a, sec->fre_addr + fre_off, SFRAME_FDE_ATTR_V3_SIZE))
-			return SFRAME_UNREADABLE;
-		fde->num_rows = sframe_get(sec, a, 2);
-		info = a[2];
-		fde->type = SFRAME_FDE_INFO2_TYPE(a[3]);
-		fde->rep_size = a[4];
-		fde->signal = SFRAME_FDE_INFO_SIGNAL(info);
-		fde->row_addr = sec->fre_addr + fre_off + SFRAME_FDE_ATTR_V3_SIZE;
-		if (a[3] & ~0x1fu || info & 0x40)
-			return SFRAME_CORRUPT;
-	} else {
-		if (sframe_core_read(io, b, at + 4, 16))
-			return SFRAME_UNREADABLE;
-		fde->size = sframe_get(sec, b, 4);
-		fre_off = sframe_get(sec, b + 4, 4);
-		fde->num_rows = sframe_get(sec, b + 8, 4);
-		info = b[12];
-		fde->type = SFRAME_FDE_TYPE_DEFAULT;
-		fde->rep_size = b[13];
-		fde->signal = 0;
-		if (fre_off > sec->fre_len)
-			return SFRAME_CORRUPT;
-		fde->row_addr = sec->fre_addr + fre_off;
-	}
-	fde->row_type = SFRAME_FDE_INFO_FRE_TYPE(info);
-	fde->pctype = SFRAME_FDE_INFO_PCTYPE(info);
-	fde->pauth_key = SFRAME_FDE_INFO_PAUTH_KEY(info);
-
-	if (fde->row_type > SFRAME_FRE_TYPE_ADDR4 || fde->type > SFRAME_FDE_TYPE_FLEX ||
-	    fde->num_rows > SFRAME_MAX_ROWS ||
-	    (fde->pctype == SFRAME_FDE_PCTYPE_MASK && fde->rep_size == 0))
-		return SFRAME_CORRUPT;
-	return SFRAME_OK;
+	return sframe_fde_read(sec, i, fde, io);
 }
 
 /**
@@ -526,9 +575,10 @@ static inline int sframe_fde_find(const struct sframe_section *sec, uint64_t pc,
 	}
 	if (lo == 0)
 		return SFRAME_NOT_COVERED;
-	status = sframe_fde_get(sec, lo - 1, fde, io);
+	status = sframe_fde_read(sec, lo - 1, fde, io);
 	if (status)
 		return status;
+	/* The bytes may have changed since: never answer with another PC's entry. */
 	if (pc < fde->start || pc - fde->start >= fde->size)
 		return SFRAME_NOT_COVERED;
 	if (index)
@@ -536,14 +586,15 @@ static inline int sframe_fde_find(const struct sframe_section *sec, uint64_t pc,
 	return SFRAME_OK;
 }
 
-/* Length of the row at p, of which the start address and info byte are readable. */
+/* Length of the row whose info byte this is. */
 static inline int sframe_row_size(const struct sframe_fde *fde, uint8_t info, uint32_t *size)
 {
 	uint32_t word = SFRAME_FRE_INFO_DATAWORD_SIZE(info);
+	uint32_t count = SFRAME_FRE_INFO_DATAWORD_COUNT(info);
 
-	if (word > SFRAME_FRE_DATAWORD_4B)
+	if (word > SFRAME_FRE_DATAWORD_4B || count > SFRAME_ROW_MAX_WORDS)
 		return SFRAME_CORRUPT;
-	*size = (1u << fde->row_type) + 1 + (SFRAME_FRE_INFO_DATAWORD_COUNT(info) << word);
+	*size = (1u << fde->row_type) + 1 + (count << word);
 	return SFRAME_OK;
 }
 
@@ -690,7 +741,7 @@ static inline int sframe_row_decode(const struct sframe_section *sec, const stru
 static inline int sframe_row_next(const struct sframe_section *sec, const struct sframe_fde *fde,
 				  uint64_t *cursor, struct sframe_row *row, void *io)
 {
-	uint8_t b[SFRAME_FRE_MAX_SIZE];
+	uint8_t b[SFRAME_ROW_MAX_SIZE];
 	uint32_t head = (1u << fde->row_type) + 1, size;
 	uint64_t left;
 	int status;
@@ -713,75 +764,120 @@ static inline int sframe_row_next(const struct sframe_section *sec, const struct
 	return sframe_row_decode(sec, fde, b, row);
 }
 
+/* A block of rows. The row at pos comes next; the one at last holds so far. */
+struct sframe_row_block {
+	uint64_t next;		/* address behind bytes[have] */
+	uint32_t have;
+	uint32_t pos;
+	uint32_t last;
+	uint8_t bytes[SFRAME_ROW_BLOCK];
+};
+
+/* Read on. The row at last moves to the front, so that it is never read twice. */
+static inline int sframe_row_block_fill(struct sframe_row_block *block, uint64_t end, void *io)
+{
+	uint32_t keep = block->have - block->last, len = SFRAME_ROW_BLOCK - keep;
+
+	__builtin_memmove(block->bytes, block->bytes + block->last, keep);
+	block->pos -= block->last;
+	block->last = 0;
+	if (end - block->next < len)
+		len = (uint32_t)(end - block->next);
+	if (sframe_core_read(io, block->bytes + keep, block->next, len))
+		return SFRAME_UNREADABLE;
+	block->next += len;
+	block->have = keep + len;
+	return SFRAME_OK;
+}
+
+/*
+ * Find the last row that starts at or before @off: block->last, if @found.
+ * @end: set to the start of the row behind it, if there is one.
+ */
+static inline int sframe_row_scan(const struct sframe_section *sec, const struct sframe_fde *fde,
+				  uint32_t off, struct sframe_row_block *block, uint32_t *end,
+				  int *found, void *io)
+{
+	uint32_t alen = 1u << fde->row_type, i, size, start, left;
+	int status;
+
+	*found = 0;
+	for (i = 0; i < fde->num_rows; i++) {
+		left = block->have - block->pos;
+		if (left < SFRAME_ROW_MAX_SIZE && block->next < fde->row_end) {
+			status = sframe_row_block_fill(block, fde->row_end, io);
+			if (status)
+				return status;
+			left = block->have - block->pos;
+		}
+		if (left < alen + 1)
+			return SFRAME_CORRUPT;
+		start = sframe_get(sec, block->bytes + block->pos, alen);
+		if (start > off) {
+			*end = start;
+			return SFRAME_OK;
+		}
+		status = sframe_row_size(fde, block->bytes[block->pos + alen], &size);
+		if (status)
+			return status;
+		if (size > left)
+			return SFRAME_CORRUPT;
+		block->last = block->pos;
+		block->pos += size;
+		*found = 1;
+	}
+	return SFRAME_OK;
+}
+
+/* Version 3 marks a function that has no caller by leaving out all rows. */
+static inline int sframe_row_none(const struct sframe_section *sec, const struct sframe_fde *fde,
+				  struct sframe_row *row)
+{
+	if (sec->version != SFRAME_VERSION_3 || fde->type != SFRAME_FDE_TYPE_DEFAULT)
+		return SFRAME_NOT_COVERED;
+	__builtin_memset(row, 0, sizeof(*row));
+	row->outermost = 1;
+	row->signal = fde->signal;
+	return SFRAME_OK;
+}
+
 /**
  * sframe_row_find() - find the row of @fde that holds at @pc
  *
- * Reads rows in blocks; at most one block per row and the row itself.
+ * Each byte is read once: what was checked is what is decoded.
  *
  * Return: SFRAME_OK, SFRAME_NOT_COVERED, SFRAME_CORRUPT, SFRAME_UNREADABLE.
  */
 static inline int sframe_row_find(const struct sframe_section *sec, const struct sframe_fde *fde,
 				  uint64_t pc, struct sframe_row *row, void *io)
 {
-	uint64_t off = pc - fde->start, cursor = fde->row_addr, best = 0;
-	uint32_t head = (1u << fde->row_type) + 1, i, size, start, limit;
-	uint32_t pos = 0, have = 0, end;
-	uint8_t block[SFRAME_ROW_BLOCK];
-	int status;
+	struct sframe_row_block block;
+	uint32_t off, limit = fde->size, end;
+	int status, found;
 
-	limit = fde->size;
-	if (fde->pctype == SFRAME_FDE_PCTYPE_MASK) {
-		off %= fde->rep_size;
-		limit = fde->rep_size;
-	}
-	/* Version 3: a function without rows has no caller. */
-	if (fde->num_rows == 0) {
-		if (sec->version != SFRAME_VERSION_3 || fde->type != SFRAME_FDE_TYPE_DEFAULT)
-			return SFRAME_NOT_COVERED;
-		__builtin_memset(row, 0, sizeof(*row));
-		row->end = limit;
-		row->outermost = 1;
-		row->signal = fde->signal;
-		return SFRAME_OK;
-	}
-
-	end = limit;
-	for (i = 0; i < fde->num_rows; i++) {
-		/* Refill once the next row might not be whole. */
-		if (have - pos < SFRAME_FRE_MAX_SIZE && cursor + have - pos < fde->row_end) {
-			uint64_t left = fde->row_end - cursor;
-
-			have = left < SFRAME_ROW_BLOCK ? (uint32_t)left : SFRAME_ROW_BLOCK;
-			pos = 0;
-			if (sframe_core_read(io, block, cursor, have))
-				return SFRAME_UNREADABLE;
-		}
-		if (have - pos < head)
-			return SFRAME_CORRUPT;
-		start = sframe_get(sec, block + pos, head - 1);
-		if (start > off) {
-			end = start;
-			break;
-		}
-		status = sframe_row_size(fde, block[pos + head - 1], &size);
-		if (status)
-			return status;
-		if (size > have - pos)
-			return SFRAME_CORRUPT;
-		best = cursor;
-		pos += size;
-		cursor += size;
-	}
-	if (!best)
+	if (pc - fde->start >= fde->size)
 		return SFRAME_NOT_COVERED;
-	status = sframe_row_next(sec, fde, &best, row, io);
-	if (status)
-		return status;
-	/* The bytes may have changed since: never answer with another PC's row. */
-	if (row->start > off)
-		return SFRAME_CORRUPT;
-	row->end = end < limit ? end : limit;
-	return SFRAME_OK;
+	off = (uint32_t)(pc - fde->start);
+	if (fde->pctype == SFRAME_FDE_PCTYPE_MASK) {
+		limit = fde->rep_size;
+		off %= limit;
+	}
+	end = limit;
+	if (fde->num_rows == 0) {
+		status = sframe_row_none(sec, fde, row);
+	} else {
+		block.next = fde->row_addr;
+		block.have = 0;
+		block.pos = 0;
+		block.last = 0;
+		status = sframe_row_scan(sec, fde, off, &block, &end, &found, io);
+		if (!status)
+			status = found ? sframe_row_decode(sec, fde, block.bytes + block.last, row) :
+					 SFRAME_NOT_COVERED;
+	}
+	if (!status)
+		row->end = end < limit ? end : limit;
+	return status;
 }
 
 /* Find the row of @pc in @sec. Returns as sframe_fde_find() and sframe_row_find(). */
@@ -882,8 +978,12 @@ static inline int sframe_row_apply(const struct sframe_row *row, struct sframe_f
 	status = sframe_rule_apply(&row->cfa, 0, frame, &next.sp, io);
 	if (status)
 		return status;
-	/* The stack grows down: a caller's frame lies above, but for a stack switch by a signal. */
-	if (!row->signal && next.sp <= frame->sp)
+	/*
+	 * The stack grows down: a caller's frame lies above, unless a signal
+	 * switched stacks. Where execution is, code may have popped its return
+	 * address into a register (vfork does): then both are equal, once.
+	 */
+	if (!row->signal && (next.sp < frame->sp || (next.sp == frame->sp && !frame->exact)))
 		return SFRAME_NO_PROGRESS;
 	status = sframe_rule_apply(&row->ra, next.sp, frame, &next.pc, io);
 	if (status)
@@ -927,7 +1027,7 @@ static inline int sframe_step(const struct sframe_section *sec, struct sframe_fr
 	struct sframe_row row;
 	int status;
 
-	if (sec->abi != SFRAME_ABI_AMD64_ENDIAN_LITTLE)
+	if (sec->abi != SFRAME_ABI_AMD64_ENDIAN_LITTLE || sec->swapped)
 		return SFRAME_UNSUPPORTED_ABI;
 	status = sframe_lookup(sec, sframe_frame_lookup_pc(frame), &row, io);
 	if (status)

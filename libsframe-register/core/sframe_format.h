@@ -18,6 +18,7 @@
 #define SFRAME_FORMAT_H
 
 #ifdef __KERNEL__
+#include <linux/stddef.h>
 #include <linux/types.h>
 #else
 #include <stddef.h>
@@ -119,9 +120,6 @@ struct sframe_fde_v2 {
 #define SFRAME_FRE_DATAWORD_1B	0
 #define SFRAME_FRE_DATAWORD_2B	1
 #define SFRAME_FRE_DATAWORD_4B	2
-
-/* A row is at most 4 bytes of start address, the info byte, 15 words of 4. */
-#define SFRAME_FRE_MAX_SIZE	(4 + 1 + 15 * 4)
 
 /* 3.2 Flexible FDEs: the control word of a (control, offset) pair */
 #define SFRAME_FLEX_REG_P(ctl)		((ctl) & 1u)

@@ -71,11 +71,13 @@ struct sframe_decoded_row {
 };
 
 #define SFRAME_DECODE_FUNC_BASE	0x1u	/* offsets count from @address, not from the section */
+#define SFRAME_DECODE_UNSORTED	0x2u	/* accept an object file's unsorted index (slow to search) */
 
 /*
  * @address: link-time address of the section, or with SFRAME_DECODE_FUNC_BASE
  * what function offsets count from. @bytes must stay while the decoder lives.
- * Returns 0, -ENOMEM, or -EBADMSG with the reason in *@why (may be NULL).
+ * Returns 0, -EINVAL (unknown flags), -ENOMEM, or -EBADMSG with the reason in
+ * *@why (may be NULL).
  */
 int sframe_decoder_new(struct sframe_decoder **dec, const void *bytes, size_t size,
 		       uint64_t address, unsigned int flags, int *why);
@@ -86,7 +88,10 @@ int sframe_decoder_function(const struct sframe_decoder *dec, uint32_t index,
 			    struct sframe_function *fn);
 /* The function that covers @pc: 0, -ENOENT, -EBADMSG. */
 int sframe_decoder_find(const struct sframe_decoder *dec, uint64_t pc, struct sframe_function *fn);
-/* The next row: 1, 0 at the end, -EBADMSG. Begin with *cursor = 0. */
+/*
+ * The next row: 1, 0 at the end, -EBADMSG. Begin with *cursor = 0. A function
+ * marked outermost by having no rows gives one row that says so.
+ */
 int sframe_decoder_row(const struct sframe_decoder *dec, const struct sframe_function *fn,
 		       uint64_t *cursor, struct sframe_decoded_row *row);
 /* The row that holds at @pc, as an unwinder finds it: 0, -ENOENT, -EBADMSG. */
