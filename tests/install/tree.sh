@@ -23,8 +23,9 @@ check 'every file has an SPDX line' spdx
 
 known_licences() {
 	local licence status=0
-	for licence in $(tracked ':!LICENSES/*.txt' ':!tests/fuzz/seeds' | xargs -0 grep -hIo 'SPDX-License-Identifier: [^*]*' |
-		sed 's/.*: //; s/ *-->.*//; s/[()"]//g; s/ OR / /g; s/ AND / /g; s/\\n.*//' | tr ' ' '\n' | grep . | sort -u); do
+	for licence in $(tracked ':!LICENSES/*.txt' ':!tests/fuzz/seeds' |
+		xargs -0 grep -hIoE 'SPDX-License-Identifier: \(?[A-Z][A-Za-z0-9.() -]+' | sed 's/.*: //' |
+		grep -owE '[A-Z][A-Za-z0-9.-]*[a-zA-Z0-9]' | grep -vx -e OR -e AND | sort -u); do
 		[ -f "LICENSES/$licence.txt" ] || { echo "no text of $licence in LICENSES/"; status=1; }
 	done
 	return $status
