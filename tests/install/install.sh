@@ -4,7 +4,6 @@
 # What a user of the library gets: headers, pkg-config file and library as
 # `meson install` lays them down, used from C11 and C++20.
 . "$(dirname "$0")/tap.sh"
-: "${SOURCE:?}" "${BUILD:?}"
 here=$SOURCE/tests/install
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT

@@ -4,7 +4,6 @@
 # Manual pages and completion: clean, and complete as measured against what the
 # library exports and sframectl offers.
 . "$(dirname "$0")/tap.sh"
-: "${SOURCE:?}" "${BUILD:?}"
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 cd "$dir" || exit 1

@@ -2,6 +2,9 @@
 # Points of a TAP stream for shell tests.
 
 points=0
+# Meson sets these; by hand it is this tree and its build/.
+SOURCE=${SOURCE:-$(cd "$(dirname "$0")/../.." && pwd)}
+BUILD=${BUILD:-$SOURCE/build}
 
 # check NAME COMMAND...: a point that holds if the command succeeds; its output explains if not.
 check() {

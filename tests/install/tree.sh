@@ -4,7 +4,6 @@
 # Rules for every file of the tree: it names its licence, it names no machine,
 # it leaves nothing undone.
 . "$(dirname "$0")/tap.sh"
-: "${SOURCE:?}"
 cd "$SOURCE" || exit 1
 
 if ! command -v git >/dev/null || ! tracked >/dev/null 2>&1; then
