@@ -9,6 +9,8 @@
 
 const Command commands[] = {
 	{ "run", "[-pfq] -- PROGRAM...", "run a program with registration on", run_main },
+	{ "record", "[-F HZ] [-o FILE] -- PROGRAM...", "sample the stacks of a program", record_main },
+	{ "report", "[FILE]", "show what was recorded", report_main },
 	{ nullptr, nullptr, nullptr, nullptr },
 };
 
