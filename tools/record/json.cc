@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "report.h"
 
+#include <algorithm>
 #include <sframe/register.h>
 #include <sframe/unwind.h>
 
@@ -10,7 +11,10 @@ namespace {
 
 std::string member(const char *name, uint64_t value)
 {
-	return "\"" + std::string(name) + "\": " + std::to_string(value);
+	std::string out = "\"";
+
+	out += name;
+	return out.append("\": ").append(std::to_string(value));
 }
 
 struct Sections {
@@ -35,20 +39,21 @@ Sections count_sections(const Profile &profile)
 std::string report_json(const Profile &profile)
 {
 	uint64_t complete = 0, frames_sframe = 0, frames_fp = 0, frames_signal = 0;
-	uint64_t stops[SFRAME_STOP_COUNT + 1] = {};
+	constexpr unsigned int REASONS = SFRAME_STOP_COUNT;
+	uint64_t stops[REASONS + 1] = {};	// the last: of a newer recorder
 
 	for (const Sample &s : profile.samples) {
 		complete += s.complete();
 		frames_sframe += s.frames_sframe;
 		frames_fp += s.frames_fp;
 		frames_signal += s.frames_signal;
-		stops[s.stop < SFRAME_STOP_COUNT ? s.stop : SFRAME_STOP_COUNT]++;
+		stops[std::min<unsigned int>(s.stop, REASONS)]++;
 	}
 	std::string reasons;
-	for (int i = 0; i <= SFRAME_STOP_COUNT; i++)
+	for (unsigned int i = 0; i <= REASONS; i++)
 		if (stops[i])
 			reasons += (reasons.empty() ? "" : ", ") +
-				   member(i < SFRAME_STOP_COUNT ? sframe_stop_name(i) : "unknown", stops[i]);
+				   member(i < REASONS ? sframe_stop_name(i) : "unknown", stops[i]);
 	const Sections sections = count_sections(profile);
 	std::string out = "{\n";
 	out += "  " + member("samples", profile.samples.size()) + ",\n";

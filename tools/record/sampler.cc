@@ -18,7 +18,7 @@
 
 namespace sframe::record {
 
-Sampler sampler;
+constinit Sampler sampler = {};
 
 namespace {
 
