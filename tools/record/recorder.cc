@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cerrno>
+#include <condition_variable>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -11,37 +12,21 @@
 #include <fcntl.h>
 #include <map>
 #include <memory>
-#include <poll.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
+#include <mutex>
+#include <thread>
 #include <unistd.h>
 #include "command.h"
 #include "profile.h"
-#include "program.h"
 #include "ring_reader.h"
+#include "runtime.h"
 
 namespace sframe::record {
 
 namespace {
 
-std::string find_runtime_library(const std::string &name)
-{
-	char exe[4096];
-	const ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
-	std::string dir(exe, n > 0 ? n : 0);
-	dir.resize(dir.rfind('/') == std::string::npos ? 0 : dir.rfind('/'));
-	const char *libdir = getenv("SFRAME_LIBDIR");
-	for (const std::string &d : { std::string(libdir ? libdir : ""), dir + "/record", dir + "/../rtld-audit" })
-		if (!d.empty() && access((d + "/" + name).c_str(), R_OK) == 0)
-			return d + "/" + name;
-	return "";
-}
-
 // What a shell answers when it cannot run a command.
 constexpr int STATUS_NOT_FOUND = 127, STATUS_NOT_EXECUTABLE = 126;
-constexpr int DRAIN_EVERY_MS = 50;
+constexpr std::chrono::milliseconds DRAIN_EVERY{ 50 };
 constexpr char RING_PREFIX[] = "sframe-ring.";
 
 uint64_t now_ns(clockid_t clock)
@@ -73,7 +58,7 @@ void sweep_stale_rings(const std::string &directory)
 }
 
 // In shared memory, else in a file that the page cache holds as well.
-std::unique_ptr<RingReader> create_ring(uint32_t slots)
+std::unique_ptr<RingReader> create_ring(const RecordOptions &options, const profile_header &header)
 {
 	const char *const tmpdir = getenv("TMPDIR");
 	const std::array<std::string, 3> directories = { "/dev/shm", tmpdir ? tmpdir : "", "/tmp" };
@@ -87,9 +72,14 @@ std::unique_ptr<RingReader> create_ring(uint32_t slots)
 					 std::to_string(getpid()) + "." +
 					 std::to_string(now_ns(CLOCK_MONOTONIC) & 0xffffff);
 		std::unique_ptr<RingReader> ring;
-		const int err = RingReader::create(path, slots, &ring);
-		if (!err)
+		const int err = RingReader::create(path, options.slots, &ring);
+		if (!err) {
+			ring->header()->period_ns = header.period_ns;
+			ring->header()->wall = options.wall;
+			ring->header()->follow = options.follow;
+			ring->header()->signo = options.signo;
 			return ring;
+		}
 		why += (why.empty() ? "" : "; ") + directory + ": " + strerror(-err);
 	}
 	complain("no room for the sample ring (%s); the program runs unsampled", why.c_str());
@@ -97,20 +87,6 @@ std::unique_ptr<RingReader> create_ring(uint32_t slots)
 }
 
 // ---- the program ---------------------------------------------------------------
-
-void prepend(const char *name, const std::string &element)
-{
-	const char *const old = getenv(name);
-
-	setenv(name, (element + (old && *old ? std::string(":") + old : "")).c_str(), 1);
-}
-
-// Replaces this process by the program. Returns errno.
-int execute(const RecordOptions &options)
-{
-	execvp(options.argv[0], options.argv);
-	return errno;
-}
 
 int cannot_execute(const char *name, int err)
 {
@@ -121,64 +97,25 @@ int cannot_execute(const char *name, int err)
 // In the child: what the sampler needs to know.
 void set_environment(const RingReader &ring, const RecordOptions &options)
 {
-	const std::string sampler = find_runtime_library("libsframe-sampler.so");
-	const std::string audit = find_runtime_library("libsframe-audit.so");
+	const std::string sampler = runtime_library("libsframe-sampler.so");
+	const std::string audit = runtime_library("libsframe-audit.so");
 
 	setenv("SFRAME_RECORD", ring.path().c_str(), 1);
 	setenv("SFRAME_RECORD_PRELOAD", sampler.c_str(), 1);
-	prepend("LD_PRELOAD", sampler);
+	prepend_variable("LD_PRELOAD", sampler);
 	if (!audit.empty()) {
 		setenv("SFRAME_RECORD_AUDIT", audit.c_str(), 1);
-		prepend("LD_AUDIT", audit);
+		prepend_variable("LD_AUDIT", audit);
 	}
 	if (options.follow)
 		setenv("SFRAME_INHERIT", "1", 1);
 }
 
-// Starts the program. Returns its process id, or -errno if it could not be executed.
-pid_t start_program(RingReader &ring, const RecordOptions &options, bool keep_environment)
+// Does not return.
+void become_program(const Program &program, const RecordOptions &options)
 {
-	int report[2];
-
-	if (pipe2(report, O_CLOEXEC) < 0)
-		return -errno;
-	const pid_t pid = fork();
-	if (pid < 0)
-		return -errno;
-	if (pid == 0) {
-		ring.header()->owner = getpid();
-		if (!keep_environment)
-			set_environment(ring, options);
-		const int err = execute(options);
-		if (write(report[1], &err, sizeof(err)) != sizeof(err))
-			_exit(STATUS_NOT_EXECUTABLE);
-		_exit(STATUS_NOT_FOUND);
-	}
-	close(report[1]);
-	int err = 0;
-	ssize_t n;
-	while ((n = read(report[0], &err, sizeof(err))) < 0 && errno == EINTR)
-		;
-	close(report[0]);
-	if (n != sizeof(err))
-		return pid;
-	waitpid(pid, nullptr, 0);
-	return -err;
-}
-
-volatile sig_atomic_t program_pid;
-
-void pass_on(int sig) { kill(program_pid, sig); }
-
-// The terminal's signals reach the program by themselves; ours is to stay
-// until it ends. What is sent to us alone goes on to it.
-void mind_signals(pid_t pid)
-{
-	program_pid = pid;
-	signal(SIGINT, SIG_IGN);
-	signal(SIGQUIT, SIG_IGN);
-	signal(SIGTERM, pass_on);
-	signal(SIGHUP, pass_on);
+	exec_program(program, options.argv);
+	_exit(cannot_execute(options.argv[0], errno));
 }
 
 // ---- draining -------------------------------------------------------------------
@@ -277,22 +214,31 @@ profile_counters Drain::counters() const
 	return c;
 }
 
-// Drains until the program has ended. Returns its wait status.
+// Drains in a thread of its own, while this one waits for the program and
+// minds the terminal.
 int drain_while_running(Drain &drain, pid_t pid)
 {
-	const int pidfd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));	// -1: just look now and then
-	int status = 0;
+	std::mutex mutex;
+	std::condition_variable ended;
+	bool end = false;
+	sigset_t all, before;
 
-	for (;;) {
-		drain.run(false);
-		const pid_t ended = waitpid(pid, &status, WNOHANG);
-		if (ended == pid || (ended < 0 && errno != EINTR))
-			break;
-		pollfd wait = { pidfd, POLLIN, 0 };
-		poll(&wait, 1, DRAIN_EVERY_MS);
+	// Signals are for this thread.
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, &before);
+	std::thread drainer([&] {
+		std::unique_lock lock(mutex);
+		while (!ended.wait_for(lock, DRAIN_EVERY, [&] { return end; }))
+			drain.run(false);
+	});
+	pthread_sigmask(SIG_SETMASK, &before, nullptr);
+	const int status = wait_for(pid);
+	{
+		const std::lock_guard lock(mutex);
+		end = true;
 	}
-	if (pidfd >= 0)
-		close(pidfd);
+	ended.notify_one();
+	drainer.join();
 	return status;
 }
 
@@ -318,22 +264,6 @@ void summarize(const Drain &drain, const RecordOptions &options, const RingReade
 				0.0,
 		static_cast<unsigned long long>(c.lost), drain.threads.size(), notes.c_str(),
 		options.file.c_str());
-}
-
-// Ends as the program ended.
-int pass_status(int status)
-{
-	if (WIFEXITED(status))
-		return WEXITSTATUS(status);
-	const rlimit none = { 0, 0 };
-	setrlimit(RLIMIT_CORE, &none);	// its core is the one of interest
-	prctl(PR_SET_DUMPABLE, 0);
-	signal(WTERMSIG(status), SIG_DFL);
-	sigset_t all;
-	sigemptyset(&all);
-	sigprocmask(SIG_SETMASK, &all, nullptr);
-	raise(WTERMSIG(status));
-	return 128 + WTERMSIG(status);
 }
 
 profile_header header_for(const RecordOptions &options)
@@ -367,13 +297,15 @@ void write_end(ProfileWriter &out, const Drain &drain, int status)
 
 int record_program(const RecordOptions &options)
 {
-	const Program program = look_at_program(options.argv[0]);
+	const char *const name = options.argv[0];
+	const Program program = find_program(name);
+	const bool library = !runtime_library("libsframe-sampler.so").empty();
 	if (program.error)
-		return cannot_execute(options.argv[0], program.error);
+		return cannot_execute(name, program.error);
 	if (!program.obstacle.empty())
-		complain("%s: %s; it runs, but cannot be sampled", options.argv[0], program.obstacle.c_str());
-	else if (find_runtime_library("libsframe-sampler.so").empty())
-		complain("libsframe-sampler.so is missing; the program runs unsampled");
+		complain("%s: runs unsampled: %s", program.linked.c_str(), program.obstacle.c_str());
+	else if (!library)
+		complain("%s: runs unsampled: libsframe-sampler.so is not found; set SFRAME_LIBDIR", name);
 
 	ProfileWriter out;
 	const profile_header header = header_for(options);
@@ -381,18 +313,19 @@ int record_program(const RecordOptions &options)
 		return complain("%s: %s; name another file with -o", options.file.c_str(), strerror(-err));
 	out.append_command(options.argv);
 
-	const std::unique_ptr<RingReader> ring = create_ring(options.slots);
+	std::unique_ptr<RingReader> ring = create_ring(options, header);
 	if (!ring)
-		return cannot_execute(options.argv[0], execute(options));
-	ring->header()->period_ns = header.period_ns;
-	ring->header()->wall = options.wall;
-	ring->header()->follow = options.follow;
-	ring->header()->signo = options.signo;
-
-	const pid_t pid = start_program(*ring, options, program.keep_environment);
+		become_program(program, options);
+	const bool sampled = program.obstacle.empty() && library;
+	const pid_t pid = fork();
 	if (pid < 0)
-		return cannot_execute(options.argv[0], -pid);
-	mind_signals(pid);
+		return complain("%s: cannot start: %s", name, strerror(errno));
+	if (pid == 0) {
+		ring->header()->owner = getpid();
+		if (sampled)
+			set_environment(*ring, options);
+		become_program(program, options);
+	}
 	Drain drain(*ring, out);
 	const int status = drain_while_running(drain, pid);
 	ring->close();
@@ -400,10 +333,10 @@ int record_program(const RecordOptions &options)
 	write_end(out, drain, status);
 	if (const int err = out.flush())
 		complain("%s: %s; the profile is not complete", options.file.c_str(), strerror(-err));
-	if (program.obstacle.empty())
+	if (sampled)
 		summarize(drain, options, *ring);
-	unlink(ring->path().c_str());
-	return pass_status(status);
+	ring.reset();
+	end_like(status);
 }
 
 } // namespace sframe::record
