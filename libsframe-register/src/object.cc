@@ -287,6 +287,21 @@ void count(const sframe_object_result &result, int outcome)
 }
 
 } // namespace
+
+int object_drop(const ObjectKey &key)
+{
+	ObjectRecord record;
+	sframe_setup setup = {};
+
+	const int err = object_forget(key, &record);
+	if (err)
+		return err;
+	setup.sframe_start = record.sframe_start;
+	registry_remove(setup);	// waits for who reads the section
+	object_release(record);
+	return 0;
+}
+
 } // namespace sframe
 
 using namespace sframe;
@@ -310,17 +325,5 @@ EXPORT int sframe_register_object(const struct sframe_object *object,
 
 EXPORT int sframe_unregister_object(const struct sframe_object *object)
 {
-	ObjectRecord record;
-	sframe_setup setup = {};
-
-	if (!makes_sense(object))
-		return -EINVAL;
-	const int err = object_forget(object_key(*object), &record);
-	if (err)
-		return err;
-	setup.sframe_start = record.sframe_start;
-	registry_remove(setup);
-	object_release(record);
-	debug_event("unregistered", object->path, 0);
-	return 0;
+	return makes_sense(object) ? object_drop(object_key(*object)) : -EINVAL;
 }

@@ -33,6 +33,9 @@ int object_remember(const ObjectRecord &record);
 // Take the record out of the table: 0 or -ENOENT.
 int object_forget(const ObjectKey &key, ObjectRecord *record);
 
+// sframe_unregister_object() for an object whose headers are gone already.
+int object_drop(const ObjectKey &key);
+
 // Unmap what a record holds.
 void object_release(ObjectRecord &record);
 
