@@ -111,10 +111,11 @@ public:
 	}
 
 private:
-	// Double while small, then by a quarter: memory stays in proportion to use.
+	// By a quarter: memory stays in proportion to use, and mappings move
+	// without copying.
 	bool grow(size_t need)
 	{
-		size_t want = capacity_ + (bytes_ < 256 * 1024 ? capacity_ : capacity_ / 4);
+		const size_t want = capacity_ + (bytes_ < 4 * kPage ? capacity_ : capacity_ / 4);
 
 		return map(want > need ? want : need);
 	}

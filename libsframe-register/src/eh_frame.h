@@ -48,6 +48,7 @@ public:
 	EhFrame(const sframe_image &image, Meter &meter);
 
 	bool empty() const { return size_ == 0; }
+	const unsigned char *bytes() const { return bytes_; }
 	// No more bytes than this belong to the section.
 	uint64_t size() const { return size_; }
 	// The next entry; fde is filled for kFde. A CIE is cies().back().

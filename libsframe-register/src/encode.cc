@@ -12,8 +12,11 @@ namespace {
 
 constexpr uint32_t kMaxPadding = 63;
 
-// Costs are in 1/16 bytes: shared blocks are paid for in parts.
-constexpr uint32_t kByte = 16;
+// Functions of fewer rows are not cut: trying gains next to nothing.
+constexpr uint32_t kCutRows = 12;
+
+// Costs are in parts of a byte: shared blocks are paid for by all that use them.
+constexpr int32_t kByte = 16;
 constexpr uint32_t kEntry = SFRAME_FDE_V3_SIZE;
 constexpr uint32_t kAttributes = SFRAME_FDE_ATTR_V3_SIZE;
 
@@ -63,7 +66,7 @@ private:
 Encoder::Encoder(const sframe_image &image, const RowStore &store, Meter &meter,
 		 sframe_synth_stats &stats, const EncodeOptions &options)
 	: image_(image), store_(store), stats_(stats), options_(options), index_(meter),
-	  heap_(meter), blocks_(meter), nodes_(meter), cuts_(meter), path_(meter)
+	  heap_(meter), blocks_(meter), nodes_(meter), window_(meter), path_(meter)
 {
 }
 
@@ -84,17 +87,7 @@ bool Encoder::add(const Function &function)
 {
 	const RowList &list = store_.list(function.list);
 	const Row *rows = store_.rows(list);
-	uint32_t whole = list.count, holes = 0;
 
-	for (uint32_t i = 0; i < list.count; i++) {
-		if (rows[i].start >= function.size)
-			whole = 0;
-		else if (is_hole(rows[i].rule) ||
-			 store_.rules()[rows[i].rule].kind & Rule::kPlt)
-			holes++;
-	}
-	if (holes)
-		whole = 0;
 	for (uint32_t i = 0; i < list.count && rows[i].start < function.size; i++) {
 		const bool last = i + 1 == list.count || rows[i + 1].start >= function.size;
 		const uint32_t end = last ? function.size : rows[i + 1].start;
@@ -107,15 +100,15 @@ bool Encoder::add(const Function &function)
 			continue;
 		}
 		stats_.covered_bytes += end - rows[i].start;
-		if (!add_row(function, rows[i], function.start + end, i == 0, whole))
+		if (!add_row(function, rows[i], function.start + end, i == 0))
 			return false;
 	}
 	return true;
 }
 
-bool Encoder::add_row(const Function &function, const Row &row, uint64_t end, bool first,
-		      uint32_t whole_rows)
+bool Encoder::add_row(const Function &function, const Row &row, uint64_t end, bool first)
 {
+	const RowList &list = store_.list(function.list);
 	const Rule &rule = store_.rules()[row.rule];
 	const uint64_t start = function.start + row.start;
 
@@ -134,10 +127,14 @@ bool Encoder::add_row(const Function &function, const Row &row, uint64_t end, bo
 		.previous_end = nodes_.empty() ? start : end_,
 		.rule = row.rule,
 		.list = function.list,
-		.rows = static_cast<uint16_t>(whole_rows <= options_.max_rows ? whole_rows : 0),
+		.whole_rows = static_cast<uint16_t>(
+			first && list.block_size && list.uses > 1 &&
+			list.count <= options_.max_rows && list.last_start < function.size ?
+			list.count : 0),
 		.size = rule.size,
 		.redundant = !nodes_.empty() && nodes_.back().rule == row.rule,
 		.first = first,
+		.cuttable = first || nodes_.empty() || list.count >= kCutRows,
 	};
 
 	end_ = end;
@@ -186,63 +183,104 @@ bool Encoder::emit_simple(uint64_t start, uint64_t end, uint64_t origin, const R
 	return emit_block(start, end, block.bytes(), block.size(), block.rows());
 }
 
-// What a function costs as an entry of its own, its block shared with all the
-// others that have the same rows.
-uint32_t Encoder::shared_cost(const Node &node, uint32_t count) const
+// Sums up the window's rows.
+void Encoder::prepare()
 {
-	const RowList &list = store_.list(node.list);
-	const Row *rows = store_.rows(list);
-	uint32_t bytes = kAttributes + (count << address_width(rows[count - 1].start));
-
-	for (uint32_t i = 0; i < count; i++)
-		bytes += store_.rules()[rows[i].rule].size;
-	return kEntry * kByte + (bytes * kByte + list.uses - 1) / list.uses;
-}
-
-// Tries every entry that begins at a node.
-void Encoder::relax(uint32_t from)
-{
-	const Node *nodes = nodes_.data();
+	Window &w = window_[0];
 	const uint32_t n = static_cast<uint32_t>(nodes_.size());
-	const Node &head = nodes[from];
-	const uint32_t before = cuts_[from].cost;
-	uint32_t rows = 1, bytes = kEntry + kAttributes + head.size;
-	unsigned int width = SFRAME_FRE_TYPE_ADDR1;
+	int32_t rows = 0, bytes = 0;
+	uint64_t last = 0;
 
-	for (uint32_t to = from + 1;; to++) {
-		const uint32_t cost = before + (bytes + (rows << width)) * kByte;
-
-		if (cost < cuts_[to].cost)
-			cuts_[to] = {cost, from};
-		if (to == n)
-			break;
-		if (nodes[to].redundant)
-			continue;
-		if (++rows > options_.max_rows)
-			break;
-		bytes += nodes[to].size;
-		width = address_width(nodes[to].start - head.start);
+	for (uint32_t i = 0; i <= n; i++) {
+		w.cost[i] = INT32_MAX;
+		w.rows[i] = rows;
+		w.bytes[i] = bytes;
+		w.last[i] = last;
+		if (i < n && !nodes_[i].redundant) {
+			rows++;
+			bytes += nodes_[i].size * kByte;
+			last = nodes_[i].start - nodes_[0].start;
+		}
 	}
-	if (head.first && head.rows && from + head.rows <= n &&
-	    store_.list(head.list).uses > 1) {
-		const uint32_t cost = before + shared_cost(head, head.rows);
+	w.cost[0] = 0;
+	for (Candidates &c : w.candidates)
+		c.head = c.tail = 0;
+}
 
-		if (cost < cuts_[from + head.rows].cost)
-			cuts_[from + head.rows] = {cost, from};
+// An entry may begin here. Those before it that cost more will never be chosen:
+// they go out of reach earlier.
+void Encoder::add_candidate(uint32_t from, unsigned int width)
+{
+	Window &w = window_[0];
+	Candidates &c = w.candidates[width];
+	const int32_t address = kByte << width;
+	const int32_t cost = w.cost[from] + (int32_t(kEntry + kAttributes) + nodes_[from].size) * kByte +
+		address - w.bytes[from + 1] - w.rows[from + 1] * address;
+
+	while (c.tail > c.head && c.cost[c.tail - 1] >= cost)
+		c.tail--;
+	c.node[c.tail] = from;
+	c.cost[c.tail++] = cost;
+}
+
+// The cheapest entry that ends in front of a node and has addresses of one width.
+void Encoder::best_end(uint32_t to, unsigned int width)
+{
+	static constexpr uint64_t reach[3] = {UINT8_MAX, UINT16_MAX, UINT32_MAX};
+	Window &w = window_[0];
+	Candidates &c = w.candidates[width];
+	const int32_t rows = w.rows[to] + 1 - static_cast<int32_t>(options_.max_rows);
+	const uint64_t last = nodes_[0].start + w.last[to];
+
+	while (c.head < c.tail && (w.rows[c.node[c.head] + 1] < rows ||
+				   last > nodes_[c.node[c.head]].start + reach[width]))
+		c.head++;
+	if (c.head == c.tail)
+		return;
+	const int32_t cost = c.cost[c.head] + w.bytes[to] + w.rows[to] * (kByte << width);
+
+	if (cost < w.cost[to]) {
+		w.cost[to] = cost;
+		w.from[to] = c.node[c.head];
 	}
 }
 
-// The cheapest way to cut the window into entries.
+// Tries a whole function as an entry of its own, whose block it shares with
+// all the others that have the same rows.
+void Encoder::try_shared(uint32_t from)
+{
+	Window &w = window_[0];
+	const Node &node = nodes_[from];
+	const uint32_t to = from + node.whole_rows;
+
+	if (!node.whole_rows || to > nodes_.size())
+		return;
+	const RowList &list = store_.list(node.list);
+	const int32_t cost = w.cost[from] + int32_t(kEntry) * kByte +
+		static_cast<int32_t>((list.block_size * uint32_t(kByte) + list.uses - 1) / list.uses);
+
+	if (cost < w.cost[to]) {
+		w.cost[to] = cost;
+		w.from[to] = from;
+	}
+}
+
+// The cheapest way to cut the window into entries, in linear time: the entries
+// that may end at a node begin in a range that only moves forward.
 void Encoder::cut()
 {
 	const uint32_t n = static_cast<uint32_t>(nodes_.size());
 
-	cuts_[0] = {0, 0};
-	for (uint32_t i = 1; i <= n; i++)
-		cuts_[i] = {UINT32_MAX, 0};
-	for (uint32_t i = 0; i < n; i++)
-		relax(i);
-	path_.truncate(0);
+	prepare();
+	for (uint32_t from = 0, to; from < n; from = to) {
+		for (to = from + 1; to < n && !nodes_[to].cuttable;)
+			to++;
+		try_shared(from);
+		for (unsigned int width = 0; width < 3; width++) {
+			add_candidate(from, width);
+			best_end(to, width);
+		}
+	}
 }
 
 bool Encoder::flush()
@@ -251,10 +289,11 @@ bool Encoder::flush()
 
 	if (!n)
 		return true;
-	if (!cuts_.resize(n + 1))
+	if (window_.empty() && !window_.resize(1))
 		return false;
 	cut();
-	for (uint32_t to = n; to; to = cuts_[to].from)
+	path_.truncate(0);
+	for (uint32_t to = n; to; to = window_[0].from[to])
 		if (!path_.push(to))
 			return false;
 	for (uint32_t from = 0, i = static_cast<uint32_t>(path_.size()); i-- > 0;) {
@@ -318,7 +357,7 @@ bool Encoder::finish()
 	if (!flush())
 		return false;
 	nodes_.release();
-	cuts_.release();
+	window_.release();
 	path_.release();
 	blocks_.release();
 	return true;

@@ -40,37 +40,59 @@ public:
 	void write(unsigned char *out) const;
 
 private:
-	// A row in the window. A redundant one is written only at an entry's start.
+	static constexpr uint32_t kWindow = 512;
+
+	// A row in the window. A redundant one says what the row before it says:
+	// it is written only where an entry begins with it.
 	struct Node {
 		uint64_t start;
 		uint64_t previous_end;	// of a function's first row: end of the one before
 		RuleId rule;
 		uint32_t list;		// of a function's first row
-		uint16_t rows;		// of a function's first row: its rows, if it is whole
+		uint16_t whole_rows;	// of a function's first row: its rows, if none is missing
 		uint8_t size;		// of the rule's bytes
 		bool redundant;
 		bool first;		// a function's first row
+		bool cuttable;		// an entry may begin here
 	};
-	struct Cut {
-		uint32_t cost;
-		uint32_t from;
+
+	// The nodes at which the entry that ends here may best begin, cheapest
+	// first, for addresses of one width. Each joins and leaves once.
+	struct Candidates {
+		uint32_t node[kWindow];
+		int32_t cost[kWindow];	// without what depends on the end
+		uint32_t head, tail;
 	};
+
+	// For the search of the cheapest cuts. Costs are in 1/16 bytes.
+	struct Window {
+		// Least cost up to a node, and where the entry that ends there begins.
+		int32_t cost[kWindow + 1];
+		uint32_t from[kWindow + 1];
+		// Of the rows before a node: how many are written, and their bytes
+		// without addresses.
+		int32_t rows[kWindow + 1];
+		int32_t bytes[kWindow + 1];
+		// Offset in the window of the last row that is written before a node.
+		uint64_t last[kWindow + 1];
+		Candidates candidates[3];
+	};
+
 	struct IndexEntry {
 		int64_t start;
 		uint32_t size;
 		uint32_t block;
 	};
 
-	static constexpr uint32_t kWindow = 2048;
-
-	bool add_row(const Function &function, const Row &row, uint64_t end, bool first,
-		     uint32_t whole_rows);
+	bool add_row(const Function &function, const Row &row, uint64_t end, bool first);
 	bool add_plt(uint64_t start, uint64_t end, const Rule &rule);
 	bool gap_is_padding(uint64_t start, uint64_t end) const;
 	bool flush();
+	void prepare();
 	void cut();
-	void relax(uint32_t from);
-	uint32_t shared_cost(const Node &node, uint32_t count) const;
+	void add_candidate(uint32_t from, unsigned int width);
+	void best_end(uint32_t to, unsigned int width);
+	void try_shared(uint32_t from);
 	bool emit(uint32_t from, uint32_t to);
 	bool emit_simple(uint64_t start, uint64_t end, uint64_t origin, const Row *rows,
 			 uint32_t count);
@@ -85,7 +107,7 @@ private:
 	Array<unsigned char> heap_;
 	IndexTable blocks_;
 	Array<Node> nodes_;
-	Array<Cut> cuts_;
+	Array<Window> window_;
 	Array<uint32_t> path_;
 	uint64_t end_ = 0;	// of the last row in the window
 };

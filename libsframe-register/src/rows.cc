@@ -299,7 +299,27 @@ bool RowStore::intern(size_t first, uint32_t *list)
 	}
 	*list = static_cast<uint32_t>(lists_.size());
 	return by_rows_.insert(hash, *list) &&
-		lists_.push({static_cast<uint32_t>(first), count, 0});
+		lists_.push({static_cast<uint32_t>(first), count, 0, rows_.back().start,
+			     block_size(&rows_[first], count)});
+}
+
+// What an entry's block of these rows takes, or 0 if one entry cannot hold them.
+uint32_t RowStore::block_size(const Row *rows, uint32_t count) const
+{
+	const uint32_t last = rows[count - 1].start;
+	uint32_t bytes = SFRAME_FDE_ATTR_V3_SIZE +
+		count * (last <= UINT8_MAX ? 1 : last <= UINT16_MAX ? 2 : 4);
+
+	for (uint32_t i = 0; i < count; i++) {
+		if (is_hole(rows[i].rule))
+			return 0;
+		const Rule &rule = rules_[rows[i].rule];
+
+		if (rule.kind & Rule::kPlt || rule.kind != rules_[rows[0].rule].kind)
+			return 0;
+		bytes += rule.size;
+	}
+	return bytes;
 }
 
 bool RowStore::evaluate(const EhFrame &eh_frame, const Fde &fde, uint32_t *list, bool *absolute)
@@ -341,7 +361,7 @@ bool RowStore::add(const EhFrame &eh_frame, const Fde &fde, uint32_t *list)
 		const Program &program = programs_[i];
 
 		return program.cie == fde.cie && program.size == fde.program_size &&
-			!memcmp(program.bytes, fde.program, fde.program_size);
+			!memcmp(eh_frame.bytes() + program.offset, fde.program, program.size);
 	});
 	bool absolute;
 
@@ -353,8 +373,8 @@ bool RowStore::add(const EhFrame &eh_frame, const Fde &fde, uint32_t *list)
 		return false;
 	if (absolute)
 		return true;
-	const Program program = {fde.program, static_cast<uint32_t>(fde.program_size), fde.cie,
-				 *list};
+	const Program program = {static_cast<uint32_t>(fde.program - eh_frame.bytes()),
+				 static_cast<uint32_t>(fde.program_size), fde.cie, *list};
 
 	return by_program_.insert(hash, static_cast<uint32_t>(programs_.size())) &&
 		programs_.push(program);

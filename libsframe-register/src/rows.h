@@ -44,6 +44,9 @@ struct RowList {
 	uint32_t first;	// index of the first row
 	uint32_t count;	// at least 1
 	uint32_t uses;	// how many functions have it
+	uint32_t last_start;
+	// As a block of its own: attributes and rows. 0 if rows need several entries.
+	uint32_t block_size;
 };
 
 class Rules {
@@ -116,7 +119,7 @@ private:
 	};
 	// A program that was met before: the same bytes under the same CIE.
 	struct Program {
-		const unsigned char *bytes;
+		uint32_t offset;	// in the section
 		uint32_t size;
 		uint32_t cie;
 		uint32_t list;
@@ -126,6 +129,7 @@ private:
 	bool evaluate(const EhFrame &eh_frame, const Fde &fde, uint32_t *list, bool *absolute);
 	bool append(uint64_t start, RuleId rule, size_t first);
 	bool intern(size_t first, uint32_t *list);
+	uint32_t block_size(const Row *rows, uint32_t count) const;
 
 	Rules rules_;
 	Array<Row> rows_;

@@ -71,16 +71,49 @@ int Synthesizer::read()
 	}
 }
 
-// Ascending, each byte claimed once. Of two that begin together the longer one
+// Sorts by start, stably and in linear time.
+bool Synthesizer::sort()
+{
+	static constexpr unsigned int kBits = 11, kBuckets = 1u << kBits;
+	auto before = [](const Function &a, const Function &b) { return a.start < b.start; };
+	uint64_t least = UINT64_MAX, most = 0;
+
+	if (std::is_sorted(functions_.begin(), functions_.end(), before))
+		return true;
+	for (const Function &f : functions_) {
+		least = std::min(least, f.start);
+		most = std::max(most, f.start);
+	}
+	Array<Function> other(meter_);
+	uint32_t at[kBuckets];
+
+	if (!other.resize(functions_.size()))
+		return false;
+	for (unsigned int shift = 0; shift < 64 && (most - least) >> shift; shift += kBits) {
+		auto bucket = [&](const Function &f) {
+			return ((f.start - least) >> shift) % kBuckets;
+		};
+		memset(at, 0, sizeof(at));
+		for (const Function &f : functions_)
+			at[bucket(f)]++;
+		for (uint32_t i = 0, sum = 0; i < kBuckets; i++) {
+			const uint32_t count = at[i];
+
+			at[i] = sum;
+			sum += count;
+		}
+		for (const Function &f : functions_)
+			other[at[bucket(f)]++] = f;
+		functions_.swap(other);
+	}
+	return true;
+}
+
+// Gives each byte to one function. Of those that begin together the longest
 // stays; one that reaches into the next is cut there, as the search that other
 // unwinders do (the last start at or before the PC) has it.
-void Synthesizer::order()
+void Synthesizer::resolve_overlaps()
 {
-	auto before = [](const Function &a, const Function &b) {
-		if (a.start != b.start)
-			return a.start < b.start;
-		return a.size != b.size ? a.size > b.size : a.list < b.list;
-	};
 	uint64_t reach = 0, end = 0;	// claimed by any, and by the last one kept
 	size_t kept = 0;
 	auto lost = [&](uint64_t until) {
@@ -90,13 +123,16 @@ void Synthesizer::order()
 		stats_.cfi_bytes += bytes;
 	};
 
-	if (!std::is_sorted(functions_.begin(), functions_.end(), before))
-		std::sort(functions_.begin(), functions_.end(), before);
-	for (const Function f : functions_) {
+	for (size_t i = 0; i < functions_.size(); i++) {
+		Function f = functions_[i];
+
 		if (f.start < reach)
 			stats_.uncovered[SFRAME_UNCOVERED_OVERLAP]++;
-		if (kept && f.start == functions_[kept - 1].start)
-			continue;
+		for (; i + 1 < functions_.size() && functions_[i + 1].start == f.start; i++) {
+			stats_.uncovered[SFRAME_UNCOVERED_OVERLAP]++;
+			if (functions_[i + 1].size > f.size)
+				f = functions_[i + 1];
+		}
 		if (kept && f.start < end) {
 			Function &last = functions_[kept - 1];
 
@@ -155,7 +191,9 @@ int Synthesizer::run(const EncodeOptions &options, sframe_synth *synth)
 		return -ENOENT;
 	if (int err = read())
 		return err;
-	order();
+	if (!sort())
+		return -ENOMEM;
+	resolve_overlaps();
 	count_uses();
 	return encode(options, synth);
 }

@@ -23,7 +23,8 @@ public:
 private:
 	int read();
 	bool add(const Fde &fde);
-	void order();
+	bool sort();
+	void resolve_overlaps();
 	void count_uses();
 	int encode(const EncodeOptions &options, sframe_synth *synth);
 
