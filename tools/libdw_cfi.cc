@@ -11,7 +11,7 @@
 
 namespace {
 
-constexpr int RBP = 6, LAST_GENERAL_REGISTER = 15;
+constexpr int RBP = 6, RSP = 7, LAST_GENERAL_REGISTER = 15;
 
 // DW_EH_PE_*: how pointers in .eh_frame are written.
 constexpr unsigned PE_OMIT = 0xff, PE_FORM = 0x0f, PE_BASE = 0x70, PE_PCREL = 0x10,
@@ -150,6 +150,22 @@ bool judge_register(LibdwCfi::Row &row, const Dwarf_Op *ops, size_t count, uint6
 		return false;
 	}
 	return true;
+}
+
+// An SFrame unwinder takes CFA for the caller's rsp. CFI may say otherwise (a
+// longjmp that has loaded its target): then SFrame cannot go on from there.
+bool is_cfa(const Dwarf_Op *ops, size_t count, uint64_t pc, const sframe_decoded_rule &cfa)
+{
+	Evaluation sp = evaluate_expression(ops, count, pc);
+	sframe_decoded_rule rule;
+
+	if (!sp.is_value)
+		sp.term = sp.term.deref();
+	if (!to_rule(sp.term, &rule) || !fits(sp.term))
+		return false;
+	if (rule.base == SFRAME_BASE_CFA)
+		return !rule.deref && !rule.offset;
+	return same_rule(rule, cfa);
 }
 
 } // namespace
@@ -354,8 +370,16 @@ bool LibdwCfi::evaluate(Dwarf_Frame *frame, int ra_column, uint64_t pc, Row &row
 		return used_pc;
 	}
 
+	if (dwarf_frame_register(frame, RSP, memory, &ops, &count)) {
+		row.text = dwarf_errmsg(-1);
+		return used_pc;
+	}
+	if (!is_cfa(ops, count, pc, row.row.cfa)) {
+		refuse(row, SFRAME_UNCOVERED_CFA_EXPRESSION, "the caller's rsp is not CFA");
+		return used_pc;
+	}
+
 	if (dwarf_frame_register(frame, RBP, memory, &ops, &count)) {
-		row.verdict = UNJUDGED;
 		row.text = dwarf_errmsg(-1);
 		return used_pc;
 	}
