@@ -5,17 +5,18 @@
 // Shape. A persistent (copy-on-write) B+ tree in private memory: a writer
 // builds new nodes aside and publishes a new root with one store, so the index
 // is whole at every instruction. Nodes that fell out are recycled first in,
-// first out; a node carries a version, and a reader that finds another version
-// than its parent named starts over. Readers take no lock, make no system call
-// and may be signal handlers. Private memory is what makes fork() right: the
-// child has a snapshot of its own. The writers' lock lives in a page that the
-// kernel wipes on fork: no lock survives into the child.
+// first out; a node names itself by a reference that is never used twice, and
+// a reader that finds another reference than its parent gave starts over.
+// Readers take no lock, make no system call and may be signal handlers.
+// Private memory is what makes fork() right: the child has a snapshot of its
+// own. The writers' lock lives in a page that the kernel wipes on fork: no
+// lock survives into the child.
 //
 // One registry per process, not per copy of the library: the auditor, the
 // sampler and the program may each have a copy (in namespaces of their own).
-// The first to register creates it and the export segment
-// (/dev/shm/sframe.<uid>.<pid>.<starttime>), whose header tells the others
-// where the index is.
+// The first to need it creates it; the others find it by its name in
+// /proc/self/maps (registry_attach.cc). For other processes it is mirrored in
+// a segment /dev/shm/sframe.<uid>.<pid>.<starttime> (export.h).
 #pragma once
 
 #include <cstdint>
@@ -55,6 +56,9 @@ struct Metadata {
 	sframe_source source = SFRAME_SOURCE_UNKNOWN;
 	const unsigned char *build_id = nullptr;
 	uint32_t build_id_size = 0;
+	// The caller knows that the text is executable (program headers say so):
+	// saves asking /proc.
+	bool executable = false;
 };
 
 // sframe_register() with metadata; goes to the backend in use and to the index.
@@ -64,5 +68,17 @@ int registry_remove(const sframe_setup &setup);
 // Add to one of the process's statistics, which other processes see too; what
 // objects and the cache count goes through here: &sframe_stats::cache_hits, ...
 void registry_count(uint64_t sframe_stats::*which, uint64_t n = 1);
+
+// The process is about to end: take the export's name away. Needs no order
+// with anything else in the process and takes no lock; the index stays usable.
+void registry_exit();
+
+// Around fork(), where the C library tells: the child then begins with an
+// index at rest. Without them (raw clone) the child repairs what it needs at
+// its first registration. The other two only if prepare returned true, with
+// the signal mask that it gave.
+bool registry_fork_prepare(uint64_t *mask);
+void registry_fork_parent(uint64_t mask);
+void registry_fork_child(uint64_t mask);
 
 } // namespace sframe
