@@ -10,6 +10,7 @@ struct Command {
 	int (*run)(int argc, char **argv);	// argv[0] is the subcommand's name
 };
 
+int dump_main(int argc, char **argv);
 int record_main(int argc, char **argv);
 int report_main(int argc, char **argv);
 int run_main(int argc, char **argv);

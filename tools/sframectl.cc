@@ -11,6 +11,7 @@ const Command commands[] = {
 	{ "run", "[-pfq] -- PROGRAM...", "run a program with registration on", run_main },
 	{ "record", "[-F HZ] [-o FILE] -- PROGRAM...", "sample the stacks of a program", record_main },
 	{ "report", "[FILE]", "show what was recorded", report_main },
+	{ "dump", "[--json] FILE|PID:ADDRESS", "show a section in words", dump_main },
 	{ "check", "[--synth] [--json] FILE...", "compare sections with .eh_frame", check_main },
 	{ nullptr, nullptr, nullptr, nullptr },
 };
