@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
 // sframectl report: options; what is printed comes from record/.
+#include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <getopt.h>
 #include <string>
@@ -40,12 +42,22 @@ int wrong(const std::string &text)
 	return EXIT_USAGE;
 }
 
+[[maybe_unused]] int write_file(const char *path, const std::string &text)
+{
+	FILE *const out = fopen(path, "w");
+	bool ok = out && fwrite(text.data(), 1, text.size(), out) == text.size();
+
+	if (out && fclose(out))
+		ok = false;
+	return ok ? EXIT_OK : complain("%s: %s; name another file", path, strerror(errno));
+}
+
 } // namespace
 
 int report_main(int argc, char **argv)
 {
 	int format = OPTION_TREE;
-	const char *html = nullptr;
+	[[maybe_unused]] const char *html = nullptr;
 	double least = 1;
 
 	optind = 0;
@@ -85,8 +97,19 @@ int report_main(int argc, char **argv)
 	if (!read_profile_file(path, &profile, &why))
 		return complain("%s: %s; `sframectl record -o %s -- PROGRAM` makes one", path.c_str(),
 				why.c_str(), path.c_str());
-	(void)html, (void)least;
+	Symbolizer symbolizer(profile);
 	switch (format) {
+	case OPTION_TREE:
+		fputs(report_tree(profile, symbolizer, least).c_str(), stdout);
+		break;
+	case OPTION_FOLDED:
+		fputs(report_folded(profile, symbolizer).c_str(), stdout);
+		break;
+	case OPTION_PERF:
+		fputs(report_perf(profile, symbolizer).c_str(), stdout);
+		break;
+	case OPTION_HTML:
+		return EXIT_CANNOT; //return write_file(html, report_html(profile, symbolizer));
 	case OPTION_JSON:
 		fputs(report_json(profile).c_str(), stdout);
 		break;
