@@ -288,12 +288,24 @@ bool attach()
 	       (sampler.follow || sampler.owner == sampler.pid);
 }
 
+// Normally the auditor has registered what is loaded. Where ld.so did not take
+// it, this much can be done: what is loaded by now.
+void register_without_auditor()
+{
+	sframe_stats stats = {};
+
+	stats.size = sizeof(stats);
+	if (sframe_get_stats(&stats) == 0 && stats.registered == 0)
+		sframe_register_loaded();
+}
+
 void start()
 {
 	image_init();
 	if (!*image_ring_path())
 		return;
 	if (attach() && threads_init() && signals_init()) {
+		register_without_auditor();
 		__atomic_store_n(&sampler.active, true, __ATOMIC_RELEASE);
 		sampler_new_image(0);
 		threads_arm_existing();

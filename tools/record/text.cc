@@ -37,7 +37,7 @@ std::string grouped(uint64_t n)
 
 	for (size_t at = s.size(); at > 3;) {
 		at -= 3;
-		s.insert(at, ",");
+		s.insert(at, 1, ',');
 	}
 	return s;
 }
