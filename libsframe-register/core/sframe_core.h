@@ -956,6 +956,21 @@ static inline int sframe_rule_apply(const struct sframe_rule *rule, uint64_t cfa
 	return sframe_core_read(io, value, base, 8) ? SFRAME_UNREADABLE : SFRAME_OK;
 }
 
+/*
+ * Where a frame was realigned, gcc's CFI finds the saved rbp by rbp itself, and
+ * still says so behind the `leave` that has restored it. But a slot of a frame
+ * lies between its sp and its CFA: if it would not, rbp is the caller's already.
+ */
+static inline int sframe_fp_is_callers(const struct sframe_row *row,
+				       const struct sframe_frame *frame, uint64_t cfa)
+{
+	uint64_t slot = frame->fp + (uint64_t)(int64_t)row->fp.offset;
+
+	return !row->signal && row->fp.base == SFRAME_RULE_REG &&
+	       row->fp.reg == SFRAME_AMD64_REG_FP && row->fp.deref &&
+	       slot - frame->sp >= cfa - frame->sp;
+}
+
 /**
  * sframe_row_apply() - compute the caller's frame from a row
  * @row: of frame's PC (x86-64)
@@ -989,7 +1004,7 @@ static inline int sframe_row_apply(const struct sframe_row *row, struct sframe_f
 	if (status)
 		return status;
 	next.fp = frame->fp;
-	if (row->fp.base != SFRAME_RULE_NONE) {
+	if (row->fp.base != SFRAME_RULE_NONE && !sframe_fp_is_callers(row, frame, next.sp)) {
 		status = sframe_rule_apply(&row->fp, next.sp, frame, &next.fp, io);
 		if (status)
 			return status;

@@ -52,6 +52,19 @@ public:
 		return true;
 	}
 
+	// Instruction bytes: in a window of their own, not to lose the stack's.
+	bool code(uint64_t addr, uint8_t *dst, uint64_t len)
+	{
+		if (!code_.covers(addr, len)) {
+			code_ = Window();
+			if (!code_.reach(addr, len, Window()))
+				return false;
+		}
+		for (uint64_t i = 0; i < len; i++)
+			dst[i] = raw_byte(addr + i);
+		return true;
+	}
+
 	bool reg(unsigned int regno, uint64_t *value) const
 	{
 		if (regno >= SFRAME_REGS_COUNT || !(regs_.valid >> regno & 1))
@@ -63,7 +76,7 @@ public:
 private:
 	const sframe_regs &regs_;
 	const Window known_;
-	Window here_, elsewhere_;
+	Window here_, elsewhere_, code_;
 };
 
 // io is the walk's Stack, or null for the bytes of a section.

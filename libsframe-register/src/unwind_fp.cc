@@ -41,25 +41,6 @@ unsigned indirect_call_length(uint8_t modrm, uint8_t sib)
 	return length + (mod == 1 ? 1 : mod == 2 ? 4 : 0);
 }
 
-// Does a call instruction end at @ra? Prefixes (REX, notrack) do not matter.
-bool behind_call(uint64_t ra, Stack &stack)
-{
-	constexpr unsigned longest = 7;
-	uint8_t b[longest];
-
-	if (ra < lowest_code || ra >= user_end || !stack.bytes(ra - longest, b, longest))
-		return false;
-	if (b[longest - 5] == 0xe8)
-		return true;
-	for (unsigned length = 2; length <= longest; length++) {
-		const uint8_t *at = b + longest - length;
-
-		if (at[0] == 0xff && indirect_call_length(at[1], length > 2 ? at[2] : 0) == length)
-			return true;
-	}
-	return false;
-}
-
 // Could the words at rbp be a saved rbp and a return address?
 bool frame_at(uint64_t fp, uint64_t sp, Stack &stack, sframe_frame *caller)
 {
@@ -71,7 +52,7 @@ bool frame_at(uint64_t fp, uint64_t sp, Stack &stack, sframe_frame *caller)
 		return false;
 	next.sp = fp + 16;
 	*caller = next;
-	return behind_call(next.pc, stack);
+	return unwind_behind_call(next.pc, stack);
 }
 
 // Could the word at @slot be the return address of a function that has not
@@ -85,7 +66,7 @@ bool return_at(uint64_t slot, uint64_t fp, Stack &stack, sframe_frame *caller)
 	next.sp = slot + 8;
 	next.fp = fp;
 	*caller = next;
-	return behind_call(next.pc, stack);
+	return unwind_behind_call(next.pc, stack);
 }
 
 // An interrupted PC may lie where rbp is not this function's: in front of
@@ -96,9 +77,9 @@ bool step_interrupted(const sframe_frame &frame, Stack &stack, sframe_frame *cal
 	uint64_t fp;
 
 	// A jump to nowhere: execution is where the call put it, RA on top of the stack.
-	if (!stack.bytes(frame.pc, b, 1))
+	if (!stack.code(frame.pc, b, 1))
 		return return_at(frame.sp, frame.fp, stack, caller);
-	if (!stack.bytes(frame.pc, b, sizeof(b)))
+	if (!stack.code(frame.pc, b, sizeof(b)))
 		return frame_at(frame.fp, frame.sp, stack, caller);
 
 	const bool marked = b[0] == 0xf3 && b[1] == 0x0f && b[2] == 0x1e && b[3] == 0xfa;
@@ -130,10 +111,29 @@ bool holds_up(const sframe_frame &frame, Stack &stack)
 	if (status)
 		return false;
 	// What a signal interrupted, or a bottom nobody described, is behind no call.
-	return row.signal || next.pc == 0 || behind_call(next.pc, stack);
+	return row.signal || next.pc == 0 || unwind_behind_call(next.pc, stack);
 }
 
 } // namespace
+
+bool unwind_behind_call(uint64_t ra, Stack &stack)
+{
+	constexpr unsigned longest = 7;
+	uint8_t b[longest];
+
+	if (ra < lowest_code || ra >= user_end || !stack.code(ra - longest, b, longest))
+		return false;
+	// call rel32, also where a debugger or a uprobe has put its breakpoint
+	if (b[longest - 5] == 0xe8 || b[longest - 5] == 0xcc)
+		return true;
+	for (unsigned length = 2; length <= longest; length++) {
+		const uint8_t *at = b + longest - length;
+
+		if (at[0] == 0xff && indirect_call_length(at[1], length > 2 ? at[2] : 0) == length)
+			return true;
+	}
+	return false;
+}
 
 bool unwind_fp_step(sframe_frame *frame, Stack &stack)
 {
@@ -142,7 +142,7 @@ bool unwind_fp_step(sframe_frame *frame, Stack &stack)
 	if (frame->exact) {
 		if (!step_interrupted(*frame, stack, &caller))
 			return false;
-	} else if (!behind_call(frame->pc, stack) ||
+	} else if (!unwind_behind_call(frame->pc, stack) ||
 		   !frame_at(frame->fp, frame->sp, stack, &caller)) {
 		return false;
 	}

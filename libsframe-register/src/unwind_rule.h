@@ -151,15 +151,17 @@ inline sframe_row Rule::row() const
 // call sites) in memory that stays zero pages until it is used.
 class RuleCache {
 public:
-	// A PC and the generation under which it is looked up, of which 39 bits
-	// are kept: with a removal each microsecond they come around after six
-	// days, and only an entry that lay untouched meanwhile, asked for within
-	// that very microsecond, would match.
+	// A PC, whether execution is there or will return there, and the
+	// generation under which it is looked up. Of that 39 bits are kept: with
+	// a removal each microsecond they come around after six days, and only an
+	// entry that lay untouched meanwhile, asked for within that very
+	// microsecond, would match.
 	class Key {
 	public:
-		Key(uint64_t pc, uint64_t generation)
-			: pc_(pc), key_(mix(pc | generation << pc_bits)),
-			  spare_(generation >> (64 - pc_bits) & spare_mask)
+		Key(uint64_t pc, bool exact, uint64_t generation)
+			: pc_(pc), key_(mix(pc | uint64_t(exact) << pc_bits |
+					    generation << (pc_bits + 1))),
+			  spare_(generation >> (63 - pc_bits) & spare_mask)
 		{
 		}
 
@@ -168,7 +170,7 @@ public:
 		uint64_t pc_, key_, spare_;
 	};
 
-	// PCs that a key can hold: all that four-level page tables can map.
+	// PCs that a key can hold: what four-level page tables give to a process.
 	static bool takes(uint64_t pc) { return pc >> pc_bits == 0; }
 
 	// None if the cache does not know.
@@ -199,7 +201,7 @@ public:
 	}
 
 private:
-	static constexpr unsigned pc_bits = 48, set_count = 4096;
+	static constexpr unsigned pc_bits = 47, set_count = 4096;
 	static constexpr uint64_t spare_mask = (UINT64_C(1) << Rule::spare_bits) - 1;
 
 	struct Entry {

@@ -14,6 +14,7 @@ namespace {
 
 RuleCache cache;
 constexpr int going_on = -1;	// no enum sframe_stop
+constexpr int no_frame = -4096;	// no enum sframe_status, no error
 
 // Readers of section bytes are announced, so that a removal can wait for them.
 class Reading {
@@ -76,7 +77,8 @@ public:
 
 private:
 	void follow_cached();
-	int find_row(sframe_row *row) const;
+	int find_row(sframe_row *row);
+	void retract();
 	int step();
 
 	Stack stack_;
@@ -116,8 +118,11 @@ inline __attribute__((always_inline)) bool apply_cached(Rule rule, const Hot &at
 	next->fp = at.fp;
 	if (rule.fp_rule() == Rule::Same)
 		return true;
-	return word((rule.fp_rule() == Rule::AtCfa ? cfa : at.fp) + uint64_t(rule.fp_offset()),
-		    &next->fp);
+	const uint64_t slot = (rule.fp_rule() == Rule::AtCfa ? cfa : at.fp) +
+			      uint64_t(rule.fp_offset());
+	if (rule.fp_rule() == Rule::AtFp && slot - at.sp >= cfa - at.sp)
+		return true;	// see sframe_fp_is_callers()
+	return word(slot, &next->fp);
 }
 
 // The hot loop: follows ordinary cached rules as far as they lead inside of
@@ -126,18 +131,18 @@ void Walk::follow_cached()
 {
 	const Window window = stack_.around(frame_.sp);
 	Hot at = { frame_.pc, frame_.sp, frame_.fp }, next;
-	uint64_t lookup = sframe_frame_lookup_pc(&frame_);
+	bool exact = frame_.exact;
 	size_t count = count_;
 
 	while (count < max_) {
-		if (!RuleCache::takes(lookup)) [[unlikely]]
+		if (!RuleCache::takes(at.pc)) [[unlikely]]
 			break;
-		const Rule rule = cache.find({ lookup, generation_ });
+		const Rule rule = cache.find({ at.pc, exact, generation_ });
 		if (rule.kind() - 1u >= Rule::Outermost - 1u ||
 		    !apply_cached(rule, at, &next, window) || next.pc == 0) [[unlikely]]
 			break;
 		at = next;
-		lookup = at.pc - 1;
+		exact = false;
 		pcs_[count++] = at.pc;
 	}
 	if (count == count_)
@@ -150,22 +155,38 @@ void Walk::follow_cached()
 	frame_.fp = at.fp;
 }
 
-// The row of the frame's PC: from the cache, else from the registry.
-int Walk::find_row(sframe_row *row) const
+// The row of the frame's PC: from the cache, else from the registry. A row is
+// learned only for a PC that can be one: what a damaged stack or a wrong row
+// (assembly whose CFI forgets a push) gives for a return address is behind no
+// call, and no frame at all.
+int Walk::find_row(sframe_row *row)
 {
-	const uint64_t lookup = sframe_frame_lookup_pc(&frame_);
-	const bool cacheable = RuleCache::takes(lookup);
+	const bool cacheable = RuleCache::takes(frame_.pc);
+	const RuleCache::Key key(frame_.pc, frame_.exact, generation_);
 
 	if (cacheable)
-		if (const Rule rule = cache.find({ lookup, generation_ })) {
+		if (const Rule rule = cache.find(key)) {
 			*row = rule.row();
 			return SFRAME_OK;
 		}
-	const int status = unwind_find_row(lookup, row);
+	const int status = unwind_find_row(sframe_frame_lookup_pc(&frame_), row);
+	if (status != SFRAME_OK && status != SFRAME_NOT_COVERED)
+		return status;
+	const bool restorer = status == SFRAME_OK && row->signal;
+	if (!frame_.exact && !restorer && !unwind_behind_call(frame_.pc, stack_))
+		return count_ > 1 ? no_frame : status;
 	if (status == SFRAME_OK && cacheable)
 		if (const Rule rule = Rule::from_row(*row))
-			cache.insert({ lookup, generation_ }, rule);
+			cache.insert(key, rule);
 	return status;
+}
+
+// The frame that the last step arrived at is none.
+void Walk::retract()
+{
+	count_--;
+	frames_sframe_--;
+	frame_.pc = pcs_[count_ - 1];
 }
 
 // One step by whatever there is. Counts it, unless it arrives nowhere.
@@ -176,6 +197,10 @@ int Walk::step()
 	sframe_row row;
 	int status = find_row(&row);
 
+	if (status == no_frame) {
+		retract();
+		return SFRAME_STOP_CORRUPT;
+	}
 	if (status == SFRAME_OK) {
 		status = sframe_row_apply(&row, &next, &stack_);
 	} else if (status == SFRAME_NOT_COVERED && !(flags_ & SFRAME_UNWIND_NO_FP) &&

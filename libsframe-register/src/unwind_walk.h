@@ -19,6 +19,10 @@ std::atomic<uint64_t> *unwind_thread_window();
 // SFRAME_NOT_COVERED, ...); -EBUSY if the registry gave up.
 int unwind_find_row(uint64_t pc, sframe_row *row);
 
+// Does a call instruction end at @ra? Every return address is behind one, except
+// into a signal's restorer; prefixes (REX, notrack) do not matter.
+bool unwind_behind_call(uint64_t ra, Stack &stack);
+
 // One step by frame pointer, for a PC that no section covers. Changes @frame
 // only if the caller it finds holds up; see unwind_fp.cc.
 bool unwind_fp_step(sframe_frame *frame, Stack &stack);

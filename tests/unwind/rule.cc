@@ -118,18 +118,19 @@ protected:
 
 TEST_F(Cache, FindsWhatWasInserted)
 {
-	cache.insert({ 0x401234, 7 }, rule());
-	EXPECT_EQ(cache.find({ 0x401234, 7 }).bits(), rule().bits());
-	EXPECT_FALSE(cache.find({ 0x401235, 7 }));
+	cache.insert({ 0x401234, false, 7 }, rule());
+	EXPECT_EQ(cache.find({ 0x401234, false, 7 }).bits(), rule().bits());
+	EXPECT_FALSE(cache.find({ 0x401235, false, 7 }));
+	EXPECT_FALSE(cache.find({ 0x401234, true, 7 }));
 }
 
 TEST_F(Cache, ForgetsWithEachGeneration)
 {
 	// Each bit that a key keeps, wherever it is kept.
 	for (unsigned bit = 0; bit < 39; bit++) {
-		cache.insert({ 0x401234, 0 }, rule());
-		EXPECT_FALSE(cache.find({ 0x401234, UINT64_C(1) << bit })) << bit;
-		EXPECT_TRUE(cache.find({ 0x401234, 0 })) << bit;
+		cache.insert({ 0x401234, false, 0 }, rule());
+		EXPECT_FALSE(cache.find({ 0x401234, false, UINT64_C(1) << bit })) << bit;
+		EXPECT_TRUE(cache.find({ 0x401234, false, 0 })) << bit;
 	}
 }
 
@@ -138,10 +139,10 @@ TEST_F(Cache, KeepsTwoOfASet)
 	// The same set: bits 12 and 24 cancel in the index.
 	const uint64_t a = 0x7f0000001234, b = a + 0x1001000;
 
-	cache.insert({ a, 1 }, rule());
-	cache.insert({ b, 1 }, rule());
-	EXPECT_TRUE(cache.find({ a, 1 }));
-	EXPECT_TRUE(cache.find({ b, 1 }));
+	cache.insert({ a, false, 1 }, rule());
+	cache.insert({ b, false, 1 }, rule());
+	EXPECT_TRUE(cache.find({ a, false, 1 }));
+	EXPECT_TRUE(cache.find({ b, false, 1 }));
 }
 
 TEST_F(Cache, HoldsAWorkingSet)
@@ -152,8 +153,8 @@ TEST_F(Cache, HoldsAWorkingSet)
 	for (int i = 0; i < 3000; i++)
 		pcs.push_back(0x7f5500000000 + random() % (8 << 20));
 	for (uint64_t pc : pcs)
-		cache.insert({ pc, 1 }, rule());
+		cache.insert({ pc, false, 1 }, rule());
 	const auto found = std::count_if(pcs.begin(), pcs.end(),
-					 [&](uint64_t pc) { return bool(cache.find({ pc, 1 })); });
+					 [&](uint64_t pc) { return bool(cache.find({ pc, false, 1 })); });
 	EXPECT_GT(found, 2700);
 }
