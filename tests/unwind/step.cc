@@ -37,9 +37,11 @@ protected:
 		return reinterpret_cast<void (*)()>(address);
 	}
 
-	// As expect_right(), once everything in between is bound as well.
+	// As expect_right(), once everything in between is bound as well (a second
+	// thread takes another way than the first: its stack is cached).
 	static void expect_right_bound(void (*body)(), double complete_percent)
 	{
+		body();
 		body();
 		expect_right(body, complete_percent);
 	}
@@ -116,21 +118,21 @@ void start_thread()
 SCENE_TEST(ProloguesAndEpilogues, "scene_calls", 99.9)
 SCENE_TEST(TailCalls, "scene_tail_calls", 99.9)
 SCENE_TEST(NoreturnCallAtTheEnd, "scene_noreturn", 90)
-SCENE_TEST(Alloca, "scene_alloca", 90)
-SCENE_TEST(LongJump, "scene_longjmp", 90)
-SCENE_TEST(Throw, "scene_throw", 90)
-SCENE_TEST(QsortCallback, "scene_qsort", 90)
-SCENE_TEST(Libm, "scene_libm", 90)
-SCENE_TEST(MemoryFunctions, "scene_memory", 90)
-SCENE_TEST(Printf, "scene_printf", 90)
-SCENE_TEST(Vdso, "scene_vdso", 90)
-SCENE_TEST(Malloc, "scene_malloc", 90)
+SCENE_TEST(Alloca, "scene_alloca", 99)
+SCENE_TEST(LongJump, "scene_longjmp", 95)
+SCENE_TEST(Throw, "scene_throw", 99)
+SCENE_TEST(QsortCallback, "scene_qsort", 99)
+SCENE_TEST(Libm, "scene_libm", 99)
+SCENE_TEST(MemoryFunctions, "scene_memory", 99)
+SCENE_TEST(Printf, "scene_printf", 99)
+SCENE_TEST(Vdso, "scene_vdso", 99)
+SCENE_TEST(Malloc, "scene_malloc", 99)
 
 TEST_F(Step, RealignedAvxFrames)
 {
 	if (!reinterpret_cast<int (*)()>(scene("scene_has_avx2"))())
 		GTEST_SKIP() << "this processor has no AVX2";
-	expect_right(scene("scene_realigned"), 90);
+	expect_right_bound(scene("scene_realigned"), 99);
 }
 
 // The dynamic linker's trampoline keeps its frame in rbx, which a deeper frame
@@ -144,14 +146,14 @@ TEST_F(Step, LazyBinding)
 TEST_F(Step, SignalHandler)
 {
 	handle(SIGUSR1, on_signal, 0);
-	expect_right(raise_usr1, 90);
+	expect_right(raise_usr1, 99);
 }
 
 TEST_F(Step, SignalHandlerOnAnAlternateStack)
 {
 	use_alternate_stack();
 	handle(SIGUSR1, on_signal, SA_ONSTACK);
-	expect_right(raise_usr1, 90, &alternate, 1);
+	expect_right(raise_usr1, 99, &alternate, 1);
 }
 
 TEST_F(Step, HandlerInsideAHandler)
@@ -159,7 +161,7 @@ TEST_F(Step, HandlerInsideAHandler)
 	use_alternate_stack();
 	handle(SIGUSR1, on_signal_raising, 0);
 	handle(SIGUSR2, on_signal, SA_ONSTACK);
-	expect_right(raise_usr1, 90, &alternate, 1);
+	expect_right(raise_usr1, 99, &alternate, 1);
 }
 
 TEST_F(Step, HandlerInsideAHandlerOnTheSameStack)
@@ -167,7 +169,7 @@ TEST_F(Step, HandlerInsideAHandlerOnTheSameStack)
 	use_alternate_stack();
 	handle(SIGUSR1, on_signal_raising, SA_ONSTACK);
 	handle(SIGUSR2, on_signal, SA_ONSTACK);
-	expect_right(raise_usr1, 90, &alternate, 1);
+	expect_right(raise_usr1, 99, &alternate, 1);
 }
 
-TEST_F(Step, ThreadStart) { expect_right_bound(start_thread, 90); }
+TEST_F(Step, ThreadStart) { expect_right_bound(start_thread, 98); }

@@ -91,6 +91,18 @@ bool jumps(const Chain &got, const Chain &expected)
 	return prefix(got, 0, expected, 0) || got.count == 1 || prefix(got, 2, expected, 1);
 }
 
+void record_failure(StepFailure *failure, int stop, const Chain &got, const Chain &expected)
+{
+	failure->step = session.report.steps;
+	failure->stop = stop;
+	failure->got_count = got.count;
+	failure->expected_count = expected.count;
+	for (size_t i = 0; i < std::size(failure->got); i++) {
+		failure->got[i] = i < got.count ? got.pc[i] : 0;
+		failure->expected[i] = i < expected.count ? expected.pc[i] : 0;
+	}
+}
+
 void note_failure(int stop, const Chain &got, const Chain &expected)
 {
 	StepReport &report = session.report;
@@ -98,15 +110,7 @@ void note_failure(int stop, const Chain &got, const Chain &expected)
 	report.wrong++;
 	if (report.failures == std::size(report.failure))
 		return;
-	StepFailure &failure = report.failure[report.failures++];
-	failure.step = report.steps;
-	failure.stop = stop;
-	failure.got_count = got.count;
-	failure.expected_count = expected.count;
-	for (size_t i = 0; i < std::size(failure.got); i++) {
-		failure.got[i] = i < got.count ? got.pc[i] : 0;
-		failure.expected[i] = i < expected.count ? expected.pc[i] : 0;
-	}
+	record_failure(&report.failure[report.failures++], stop, got, expected);
 }
 
 // The last instruction before sp is set may say where it will go (CFA = rcx):
@@ -158,8 +162,8 @@ void compare(const shadow::Record &record, const sframe_regs &regs)
 		doubt = { true, int(trace.stop), got, expected };
 	else if (reached)
 		report.complete++;
-	else
-		report.missing[trace.stop]++;
+	else if (report.missing[trace.stop]++ == 0)
+		record_failure(&report.first_missing[trace.stop], int(trace.stop), got, expected);
 }
 
 Thread *find_thread(long tid)
@@ -320,6 +324,8 @@ std::string StepReport::text() const
 			snprintf(line, sizeof(line), "  missing: %s %" PRIu64 "\n",
 				 sframe_stop_name(stop), missing[stop]);
 			out += line;
+			append_chain(&out, "  first where:\n", first_missing[stop].expected,
+				     first_missing[stop].got_count + 1);
 		}
 	for (size_t i = 0; i < failures; i++) {
 		snprintf(line, sizeof(line), "wrong at step %" PRIu64 ", stop: %s\n",

@@ -35,6 +35,7 @@ struct StepReport {
 	bool overflowed;
 	size_t failures;
 	StepFailure failure[8];
+	StepFailure first_missing[SFRAME_STOP_COUNT];
 
 	uint64_t missing_total() const
 	{
