@@ -97,7 +97,7 @@ logged() {
 	shift
 	mkdir -p "${log%/*}"
 	"$@" </dev/null >"$log" 2>&1 || {
-		tail -n 40 "$log" >&2
+		{ grep -A 12 '^FAILED:' "$log" || tail -n 40 "$log"; } | head -n 60 >&2
 		printf '%s: failed: %s (whole output in %s)\n' "${0##*/}" "$*" "${log#"$top/"}" >&2
 		return 1
 	}

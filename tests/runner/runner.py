@@ -329,7 +329,9 @@ def stage_bench(args):
 def note(args):
     reason = args.reason
     if args.log and args.result == 'failed' and os.path.exists(args.log):
-        reason = (reason + '\n' if reason else '') + tail(read_log(args.log))
+        text = read_log(args.log)
+        failed = re.search(r'^FAILED:.*(?:\n.*){0,20}', text, re.M)    # ninja's mark
+        reason = (reason + '\n' if reason else '') + (failed[0] if failed else tail(text))
     record(args.stage, args.case, '', args.result, reason,
            os.path.relpath(args.log, TOP) if args.log else '')
 
