@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The five functions that the compiler and the library want from a libc. The
- * auditor lives in a link-map namespace without one.
+ * The functions that the compilers and the library want from a libc (clang makes
+ * bcmp of a memcmp that asks for equality only). The auditor lives in a link-map
+ * namespace without one.
  */
 #include <stddef.h>
 
@@ -9,6 +10,7 @@ void *memcpy(void *restrict dst, const void *restrict src, size_t n);
 void *memmove(void *dst, const void *src, size_t n);
 void *memset(void *dst, int byte, size_t n);
 int memcmp(const void *a, const void *b, size_t n);
+int bcmp(const void *a, const void *b, size_t n);
 size_t strlen(const char *s);
 
 void *memcpy(void *restrict dst, const void *restrict src, size_t n)
@@ -47,6 +49,11 @@ int memcmp(const void *a, const void *b, size_t n)
 		if (*p != *q)
 			return *p - *q;
 	return 0;
+}
+
+int bcmp(const void *a, const void *b, size_t n)
+{
+	return memcmp(a, b, n);
 }
 
 size_t strlen(const char *s)
