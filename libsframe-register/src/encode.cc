@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "encode.h"
 
+#include <algorithm>
 #include <elf.h>
 #include "../core/sframe_format.h"
 #include "image.h"
@@ -117,7 +118,10 @@ bool Encoder::add_row(const Function &function, const Row &row, uint64_t end, bo
 	if (!nodes_.empty()) {
 		const Rule &last = store_.rules()[nodes_.back().rule];
 
-		if (last.entry_kind() != rule.entry_kind() || nodes_.size() >= kWindow ||
+		// A window ends where a function does, if it can.
+		const uint32_t coming = first ? std::min(list.count, kWindow) : 1;
+
+		if (last.entry_kind() != rule.entry_kind() || nodes_.size() + coming > kWindow ||
 		    (first && (!options_.pack || !gap_is_padding(end_, start))))
 			if (!flush())
 				return false;
