@@ -42,7 +42,7 @@ int wrong(const std::string &text)
 	return EXIT_USAGE;
 }
 
-[[maybe_unused]] int write_file(const char *path, const std::string &text)
+int write_file(const char *path, const std::string &text)
 {
 	FILE *const out = fopen(path, "w");
 	bool ok = out && fwrite(text.data(), 1, text.size(), out) == text.size();
@@ -57,7 +57,7 @@ int wrong(const std::string &text)
 int report_main(int argc, char **argv)
 {
 	int format = OPTION_TREE;
-	[[maybe_unused]] const char *html = nullptr;
+	const char *html = nullptr;
 	double least = 1;
 
 	optind = 0;
@@ -109,7 +109,7 @@ int report_main(int argc, char **argv)
 		fputs(report_perf(profile, symbolizer).c_str(), stdout);
 		break;
 	case OPTION_HTML:
-		return EXIT_CANNOT; //return write_file(html, report_html(profile, symbolizer));
+		return write_file(html, report_html(profile, symbolizer));
 	case OPTION_JSON:
 		fputs(report_json(profile).c_str(), stdout);
 		break;
