@@ -209,8 +209,14 @@ void check_file(const Options &options, FileResult &result)
 	LibdwCfi cfi;
 	Section section;
 
-	if (!file || !cfi.open(*file, &result.error) ||
-	    !take_section(*file, cfi, options, section, &result.error))
+	if (!file || !cfi.open(*file, &result.error))
+		return;
+	if (cfi.fdes().empty()) {
+		result.error = file->path() + ": its .eh_frame describes no function; there is "
+					      "nothing to compare with";
+		return;
+	}
+	if (!take_section(*file, cfi, options, section, &result.error))
 		return;
 	result.source = section.source;
 	result.note = section.note;
@@ -360,7 +366,7 @@ void print_json(const std::vector<FileResult> &results, const SectionCheck &tota
 void print_findings(const FileResult &result)
 {
 	const SectionCheck &c = result.check;
-	const uint64_t all = c.disagreements + c.missed;
+	const uint64_t all = c.disagreements + c.missed + c.unjudged;
 
 	for (const std::string &finding : c.findings)
 		printf("%s\n", finding.c_str());

@@ -48,7 +48,10 @@ private:
 	uint64_t next_function_after(uint64_t pc, uint64_t limit) const;
 	void judge(const Range &at, const LibdwCfi::Row &libdw, const SframeAnswer &sframe,
 		   bool overlapped);
-	void count_uncovered(const Range &at, const LibdwCfi::Row &libdw, bool overlapped);
+	void count_uncovered(const Range &at, const LibdwCfi::Row &libdw,
+			     const SframeAnswer &sframe, bool overlapped);
+	void unjudged(const Range &at, const LibdwCfi::Row &libdw, const SframeAnswer &sframe);
+	void note(const Range &at, const std::string &what);
 	void disagree(const Range &at, const std::string &eh_frame, const std::string &sframe);
 	std::string where(const Range &at);
 
@@ -71,12 +74,24 @@ std::string Checker::where(const Range &at)
 	return std::string(file_.name()) + ": " + range + " " + symbols_->describe(at.start, true);
 }
 
+void Checker::note(const Range &at, const std::string &what)
+{
+	if (result_.findings.size() < options_.max_findings)
+		result_.findings.push_back(where(at) + ": " + what);
+}
+
 void Checker::disagree(const Range &at, const std::string &eh_frame, const std::string &sframe)
 {
 	result_.disagreements++;
-	if (result_.findings.size() < options_.max_findings)
-		result_.findings.push_back(where(at) + ": .eh_frame says " + eh_frame +
-					   ", .sframe says " + sframe);
+	note(at, ".eh_frame says " + eh_frame + ", .sframe says " + sframe);
+}
+
+void Checker::unjudged(const Range &at, const LibdwCfi::Row &libdw, const SframeAnswer &sframe)
+{
+	result_.unjudged++;
+	result_.unjudged_bytes += at.end - at.start;
+	note(at, "libdw gives no answer (" + libdw.text + "), .sframe says " +
+			 (sframe.status ? "nothing" : row_text(sframe.row)));
 }
 
 void Checker::read_functions()
@@ -140,14 +155,14 @@ SframeAnswer Checker::section_says(uint64_t pc)
 	return answer;
 }
 
-void Checker::count_uncovered(const Range &at, const LibdwCfi::Row &libdw, bool overlapped)
+void Checker::count_uncovered(const Range &at, const LibdwCfi::Row &libdw,
+			      const SframeAnswer &sframe, bool overlapped)
 {
 	const uint64_t bytes = at.end - at.start;
 	int kind = libdw.kind;
 
 	if (libdw.verdict == LibdwCfi::UNJUDGED) {
-		result_.unjudged++;
-		result_.unjudged_bytes += bytes;
+		unjudged(at, libdw, sframe);
 		return;
 	}
 	if (libdw.verdict == LibdwCfi::EXPRESSIBLE) {
@@ -155,9 +170,7 @@ void Checker::count_uncovered(const Range &at, const LibdwCfi::Row &libdw, bool 
 			result_.expressible_bytes += bytes;
 			result_.missed++;
 			result_.missed_bytes += bytes;
-			if (result_.findings.size() < options_.max_findings)
-				result_.findings.push_back(where(at) + ": has no row, .eh_frame says " +
-							   row_text(libdw.row));
+			note(at, "has no row, .eh_frame says " + row_text(libdw.row));
 			return;
 		}
 		kind = overlapped ? SFRAME_UNCOVERED_OVERLAP : SFRAME_UNCOVERED_BAD_RANGE;
@@ -174,7 +187,7 @@ void Checker::judge(const Range &at, const LibdwCfi::Row &libdw, const SframeAns
 
 	result_.cfi_bytes += bytes;
 	if (sframe.status == -ENOENT) {
-		count_uncovered(at, libdw, overlapped);
+		count_uncovered(at, libdw, sframe, overlapped);
 		return;
 	}
 	result_.compared++;
@@ -185,8 +198,7 @@ void Checker::judge(const Range &at, const LibdwCfi::Row &libdw, const SframeAns
 		disagree(at, libdw.verdict == LibdwCfi::EXPRESSIBLE ? row_text(libdw.row) : libdw.text,
 			 "nothing: damaged");
 	} else if (libdw.verdict == LibdwCfi::UNJUDGED) {
-		result_.unjudged++;
-		result_.unjudged_bytes += bytes;
+		unjudged(at, libdw, sframe);
 	} else if (libdw.verdict == LibdwCfi::NOT_EXPRESSIBLE) {
 		disagree(at, libdw.text, row_text(sframe.row));
 	} else {
