@@ -11,6 +11,7 @@ struct Command {
 };
 
 int dump_main(int argc, char **argv);
+int list_main(int argc, char **argv);
 int record_main(int argc, char **argv);
 int report_main(int argc, char **argv);
 int run_main(int argc, char **argv);

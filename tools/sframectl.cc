@@ -13,6 +13,7 @@ const Command commands[] = {
 	{ "report", "[FILE]", "show what was recorded", report_main },
 	{ "dump", "[--json] FILE|PID:ADDRESS", "show a section in words", dump_main },
 	{ "check", "[--synth] [--json] FILE...", "compare sections with .eh_frame", check_main },
+	{ "list", "[--json] [PID]", "show what a process has registered", list_main },
 	{ nullptr, nullptr, nullptr, nullptr },
 };
 

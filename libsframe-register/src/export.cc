@@ -23,10 +23,6 @@ namespace sframe {
 namespace {
 
 constexpr size_t max_name = 4096 + 96;
-constexpr uint64_t first_size[2] = { export_first_entries * sizeof(ExportEntry),
-				     export_first_strings };
-constexpr uint64_t first_count[2] = { export_first_entries, export_first_strings };
-
 // /dev/shm may hold thousands of names: a starting process looks at so many.
 constexpr int sweep_at_start = 8;
 
@@ -84,19 +80,6 @@ int allocate(int fd, uint64_t offset, uint64_t size)
 			ret = 0;
 		}
 	return (int)ret;
-}
-
-// Of the n-th chunk of a kind: everything doubles.
-uint64_t chunk_size(unsigned int kind, uint32_t n) { return first_size[kind] << n; }
-uint64_t chunk_first(unsigned int kind, uint32_t n)
-{
-	return first_count[kind] * ((UINT64_C(1) << n) - 1);
-}
-
-// Which chunk holds entry or string offset @at.
-uint32_t chunk_of(unsigned int kind, uint64_t at)
-{
-	return 63 - (uint32_t)__builtin_clzll(at / first_count[kind] + 1);
 }
 
 int add_chunk(Control *c, int fd, unsigned int kind)

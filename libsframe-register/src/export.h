@@ -30,6 +30,20 @@ inline constexpr uint64_t export_first_strings = 8192;
 
 enum ExportKind : uint32_t { export_entries = 0, export_strings = 1 };
 
+// The n-th chunk of a kind: its size, what it begins with, and which one holds
+// an entry or string offset.
+inline constexpr uint64_t export_first_size[2] = { export_first_entries * 128, export_first_strings };
+inline constexpr uint64_t export_first_count[2] = { export_first_entries, export_first_strings };
+inline uint64_t chunk_size(unsigned int kind, uint32_t n) { return export_first_size[kind] << n; }
+inline uint64_t chunk_first(unsigned int kind, uint32_t n)
+{
+	return export_first_count[kind] * ((UINT64_C(1) << n) - 1);
+}
+inline uint32_t chunk_of(unsigned int kind, uint64_t at)
+{
+	return 63 - (uint32_t)__builtin_clzll(at / export_first_count[kind] + 1);
+}
+
 struct ExportChunk {
 	uint64_t offset;	// in the file
 	uint64_t size;		// bytes
@@ -81,6 +95,12 @@ void export_stats(Control *c);
 void export_forget(Control *c);
 // Take the name away.
 void export_unlink(Control *c);
+
+// The parts of a segment's name; false if it is none. "<directory>/" may precede.
+struct SegmentName {
+	uint64_t uid, pid, start_time;
+};
+bool segment_name_parse(const char *path, SegmentName *name);
 
 // Remove segments of this user's processes that are no more. Looks at @most of
 // them; returns how many it removed.

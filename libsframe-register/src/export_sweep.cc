@@ -39,20 +39,20 @@ bool parse_decimal(const char **text, char end, uint64_t *value)
 }
 
 // Does it belong to a process of ours, seen by the same numbers, that is no more?
-bool segment_stale(int directory, const char *name, uint64_t pid, uint64_t start)
+bool segment_stale(int directory, const char *file, const SegmentName &name)
 {
 	uint64_t words[6] = {};		// up to pid_namespace
 	struct stat st, ns;
 	struct timespec now;
 
 	static_assert(offsetof(ExportHeader, pid_namespace) == 4 * 8);
-	if (sys::call(__NR_kill, (long)pid, 0) != -ESRCH) {
-		const uint64_t seen = process_start_time((int)pid);
+	if (sys::call(__NR_kill, (long)name.pid, 0) != -ESRCH) {
+		const uint64_t seen = process_start_time((int)name.pid);
 
-		if (seen == 0 || seen == start)
+		if (seen == 0 || seen == name.start_time)
 			return false;
 	}
-	const long fd = sys::call(__NR_openat, directory, sys::arg(name),
+	const long fd = sys::call(__NR_openat, directory, sys::arg(file),
 				  O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	if (fd < 0)
 		return false;
@@ -70,6 +70,20 @@ bool segment_stale(int directory, const char *name, uint64_t pid, uint64_t start
 }
 
 } // namespace
+
+bool segment_name_parse(const char *path, SegmentName *name)
+{
+	const char *p = path;
+
+	for (const char *at = path; *at; at++)
+		if (*at == '/')
+			p = at + 1;
+	if (strlen(p) < 7 || memcmp(p, "sframe.", 7))
+		return false;
+	p += 7;
+	return parse_decimal(&p, '.', &name->uid) && parse_decimal(&p, '.', &name->pid) &&
+	       parse_decimal(&p, 0, &name->start_time);
+}
 
 int export_sweep(const char *directory, int most)
 {
@@ -89,18 +103,13 @@ int export_sweep(const char *directory, int most)
 	       (n = sys::call(__NR_getdents64, fd, sys::arg(buffer), sizeof(buffer))) > 0) {
 		for (long at = 0; at < n && most > 0;) {
 			auto *entry = (const DirectoryEntry *)(buffer + at);
-			const char *p = entry->name;
-			uint64_t uid, pid, start;
+			SegmentName name;
 
 			at += entry->length;
-			if (strlen(p) < 7 || memcmp(p, "sframe.", 7))
-				continue;
-			p += 7;
-			if (!parse_decimal(&p, '.', &uid) || uid != me ||
-			    !parse_decimal(&p, '.', &pid) || !parse_decimal(&p, 0, &start))
+			if (!segment_name_parse(entry->name, &name) || name.uid != me)
 				continue;
 			most--;
-			if (segment_stale((int)fd, entry->name, pid, start) &&
+			if (segment_stale((int)fd, entry->name, name) &&
 			    sys::call(__NR_unlinkat, fd, sys::arg(entry->name), 0) == 0)
 				removed++;
 		}

@@ -33,27 +33,11 @@ struct Seen {
 } seen[16];
 uint32_t seen_next;
 
-void proc_path(char *out, int pid, const char *file)
-{
-	const char *prefix = "/proc/";
-
-	while (*prefix)
-		*out++ = *prefix++;
-	if (pid)
-		out += put_decimal(out, (uint64_t)pid);
-	else
-		for (const char *self = "self"; *self;)
-			*out++ = *self++;
-	*out++ = '/';
-	while ((*out++ = *file++))
-		;
-}
-
 int proc_open(int pid, const char *file)
 {
 	char path[64];
 
-	proc_path(path, pid, file);
+	process_file(path, pid, file);
 	return (int)sys::call(__NR_openat, AT_FDCWD, sys::arg(path), O_RDONLY | O_CLOEXEC);
 }
 
@@ -115,6 +99,22 @@ int scan_executable(uint64_t start, uint64_t end)
 }
 
 } // namespace
+
+void process_file(char *out, int pid, const char *file)
+{
+	const char *prefix = "/proc/";
+
+	while (*prefix)
+		*out++ = *prefix++;
+	if (pid)
+		out += put_decimal(out, (uint64_t)pid);
+	else
+		for (const char *self = "self"; *self;)
+			*out++ = *self++;
+	*out++ = '/';
+	while ((*out++ = *file++))
+		;
+}
 
 bool file_size_allowed(uint64_t size)
 {

@@ -48,6 +48,9 @@ bool file_size_allowed(uint64_t size);
 // Decimal digits of @value to @out (no NUL); how many.
 int put_decimal(char *out, uint64_t value);
 
+// "/proc/<pid>/<file>", "/proc/self/<file>" for 0.
+void process_file(char *out, int pid, const char *file);
+
 // Start time of a process (0: this one) in ticks since boot. 0: unknown.
 uint64_t process_start_time(int pid);
 

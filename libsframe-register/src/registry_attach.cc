@@ -27,12 +27,6 @@ constexpr uint64_t control_size = 4096;
 Control *attached;
 uint32_t lookups_without;	// since nothing was found: when to look again
 
-bool is_control(const Mapping &m)
-{
-	return !m.executable && m.readable && !m.shared && m.end - m.start == control_size &&
-	       !__builtin_memcmp(m.path, mapping_name, sizeof(mapping_name) - 1);
-}
-
 // A candidate whose maker is not in this process came here by fork.
 bool abandoned(const Control *c)
 {
@@ -55,7 +49,7 @@ Found look_around()
 	while (!found.live && maps.next(&m)) {
 		Control *c = (Control *)m.start;
 
-		if (!is_control(m) || c->magic != registry_magic || c->layout != layout_version)
+		if (!registry_mapping(m) || c->magic != registry_magic || c->layout != layout_version)
 			continue;
 		if (acquire(&c->state) == control_live)
 			found.live = c;
@@ -164,6 +158,12 @@ Control *make_or_find()
 }
 
 } // namespace
+
+bool registry_mapping(const Mapping &m)
+{
+	return !m.executable && m.readable && !m.shared && m.end - m.start == control_size &&
+	       !__builtin_memcmp(m.path, mapping_name, sizeof(mapping_name) - 1);
+}
 
 Control *registry_control(bool create)
 {

@@ -206,6 +206,9 @@ inline Guard *guard_of(const Control *c) { return (Guard *)c->guard; }
 
 // registry_attach.cc: this process's registry; with @create made if there is none.
 Control *registry_control(bool create);
+// Does a line of /proc/PID/maps look like a control page?
+struct Mapping;
+bool registry_mapping(const Mapping &mapping);
 
 // registry_memory.cc. Writer's. Reserve the arenas: 0, -ENOMEM.
 int memory_reserve(Control *c);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+#include "export.h"
 #include "registry.h"
 #include "stats.h"
 
@@ -13,8 +14,12 @@ void registry_count(uint64_t sframe_stats::*which, uint64_t n)
 	const sframe_stats any = {};
 	const auto stat = (Stat)(&(any.*which) - &any.registered);
 
-	if (Control *c = registry_control(true))
+	if (Control *c = registry_control(true)) {
+		WriterLock lock(c);
+
 		stat_add(c, stat, n);
+		export_stats(c);
+	}
 }
 
 } // namespace sframe

@@ -67,6 +67,13 @@ int sframe_peer_each(struct sframe_peer *peer,
 /* The backend the process uses (enum sframe_backend), and its statistics. */
 struct sframe_stats;
 int sframe_peer_info(struct sframe_peer *peer, int *backend, struct sframe_stats *stats);
+/*
+ * The process that made the registrations: the peer itself, or the one it was
+ * forked from if it has not registered anything of its own since.
+ */
+int sframe_peer_origin(const struct sframe_peer *peer);
+/* Remove what killed processes of this user left in shared memory. Returns how many. */
+int sframe_peer_sweep(void);
 
 #ifdef __cplusplus
 }
