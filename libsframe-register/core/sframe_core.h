@@ -607,6 +607,15 @@ static inline void sframe_rule_set(struct sframe_rule *rule, unsigned int base, 
 	rule->offset = offset;
 }
 
+/* 3.1.3: CFA offsets are stored biased and scaled, in flexible rows too. */
+static inline int sframe_s390x_cfa_offset(int32_t word, int32_t *offset)
+{
+	int64_t value = (int64_t)word * SFRAME_S390X_CFA_SCALE + SFRAME_S390X_CFA_BIAS;
+
+	*offset = (int32_t)value;
+	return *offset == value ? SFRAME_OK : SFRAME_CORRUPT;
+}
+
 /* 3.2: pairs of control and offset, a zero control word standing alone. */
 static inline int sframe_row_flex(const struct sframe_section *sec, struct sframe_row *row,
 				  const uint8_t *p, unsigned int count, unsigned int len)
@@ -639,7 +648,11 @@ static inline int sframe_row_flex(const struct sframe_section *sec, struct sfram
 				sframe_get_signed(sec, p + i * len, len));
 		i++;
 	}
-	return i == count ? SFRAME_OK : SFRAME_CORRUPT;
+	if (i != count)
+		return SFRAME_CORRUPT;
+	if (sec->abi == SFRAME_ABI_S390X_ENDIAN_BIG)
+		return sframe_s390x_cfa_offset(row->cfa.offset, &row->cfa.offset);
+	return SFRAME_OK;
 }
 
 /* 3.1: what the words of a default row mean depends on the ABI. */
@@ -667,10 +680,8 @@ static inline int sframe_row_default(const struct sframe_section *sec, struct sf
 	case SFRAME_ABI_S390X_ENDIAN_BIG:
 		sp = SFRAME_S390X_REG_SP;
 		fp = SFRAME_S390X_REG_FP;
-		if (w[0] > 0x7fffffff / SFRAME_S390X_CFA_SCALE - SFRAME_S390X_CFA_BIAS ||
-		    w[0] < -0x7fffffff / SFRAME_S390X_CFA_SCALE)
+		if (sframe_s390x_cfa_offset(w[0], &w[0]))
 			return SFRAME_CORRUPT;
-		w[0] = w[0] * SFRAME_S390X_CFA_SCALE + SFRAME_S390X_CFA_BIAS;
 		/* Version 2 encoded "in a register" as an odd offset. */
 		for (i = 1; i < count; i++) {
 			struct sframe_rule *rule = i == 1 ? &row->ra : &row->fp;
@@ -829,15 +840,19 @@ static inline int sframe_row_scan(const struct sframe_section *sec, const struct
 	return SFRAME_OK;
 }
 
-/* Version 3 marks a function that has no caller by leaving out all rows. */
+/*
+ * Version 3 marks a function that has no caller by leaving out all rows. Not so
+ * for a signal frame: that has what it interrupted, and gas leaves its rows out
+ * when it could not express them (2.47: any expression in its CFI).
+ */
 static inline int sframe_row_none(const struct sframe_section *sec, const struct sframe_fde *fde,
 				  struct sframe_row *row)
 {
-	if (sec->version != SFRAME_VERSION_3 || fde->type != SFRAME_FDE_TYPE_DEFAULT)
+	if (sec->version != SFRAME_VERSION_3 || fde->type != SFRAME_FDE_TYPE_DEFAULT ||
+	    fde->signal)
 		return SFRAME_NOT_COVERED;
 	__builtin_memset(row, 0, sizeof(*row));
 	row->outermost = 1;
-	row->signal = fde->signal;
 	return SFRAME_OK;
 }
 
