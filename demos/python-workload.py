@@ -158,8 +158,9 @@ def job_decimal(rng):
 def job_hash(rng):
     """OpenSSL's digests; large inputs are hashed without the interpreter's lock."""
     data = rng.randbytes(400_000)
-    digests = [hashlib.new(name, data).hexdigest() for name in ('sha256', 'sha3_256', 'blake2b')]
-    return len(hashlib.pbkdf2_hmac('sha512', data[:64], digests[0].encode(), 3000))
+    digests = [hashlib.new(name, data).hexdigest() for name in ('md5', 'sha3_256', 'blake2b')]
+    digests += [hashlib.new(name, data[:4000]).hexdigest() for name in ('sha256', 'sha512')]
+    return len(hashlib.scrypt(data[:64], salt=digests[0].encode(), n=2**10, r=8, p=1))
 
 
 def job_text(rng):
