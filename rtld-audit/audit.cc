@@ -22,6 +22,8 @@
 
 // ld.so's: the stack pointer that the program started with.
 extern "C" void *__libc_stack_end;
+// The linker editor's: this module's own ELF header.
+extern "C" const Elf64_Ehdr __ehdr_start __attribute__((visibility("hidden")));
 
 namespace sframe {
 
@@ -133,6 +135,50 @@ void register_vdso()
 	sframe_register_object(&object, nullptr);
 }
 
+size_t list_item_length(const char *list)
+{
+	size_t length = 0;
+
+	while (list[length] && list[length] != ':')
+		length++;
+	return length;
+}
+
+// Where LD_AUDIT says this module is: the linker does not tell a module its own name.
+const char *own_path()
+{
+	const char *list = find_variable("LD_AUDIT");
+	static char path[4096];
+
+	while (list && *list) {
+		const size_t length = list_item_length(list);
+		const size_t name = sizeof(kOwnName) - 1;
+
+		if (length >= name && length < sizeof(path) &&
+		    !memcmp(list + length - name, kOwnName, name)) {
+			memcpy(path, list, length);
+			return path;
+		}
+		list += length + (list[length] == ':');
+	}
+	return kOwnName;
+}
+
+// This module's code runs in the program's threads, and a sample may hit it.
+// No callback speaks of objects in a module's own namespace.
+void register_self()
+{
+	const auto *eh = &__ehdr_start;
+	sframe_object object = {};
+
+	object.size = sizeof(object);
+	object.load_bias = reinterpret_cast<uint64_t>(eh);
+	object.phdr = reinterpret_cast<const Elf64_Phdr *>(object.load_bias + eh->e_phoff);
+	object.phnum = eh->e_phnum;
+	object.path = own_path();
+	sframe_register_object(&object, nullptr);
+}
+
 // Children run without the auditor unless somebody asked for it. The linker
 // reads LD_AUDIT while it loads auditors, so this waits until all are loaded.
 void edit_environment()
@@ -150,6 +196,7 @@ void start()
 	self.started = true;
 	config();
 	self.reporter.open(find_variable(kReportVariable));
+	register_self();
 	edit_environment();
 }
 
