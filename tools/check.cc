@@ -24,10 +24,7 @@
 #include "libdw_cfi.h"
 #include "progress.h"
 #include "section_check.h"
-
-#ifndef PT_GNU_SFRAME
-#define PT_GNU_SFRAME 0x6474e554
-#endif
+#include "section_source.h"
 
 namespace {
 
@@ -55,7 +52,7 @@ struct Section {
 	const char *source = "";	// "native", "synthesized", "given"
 	std::string note;		// why the file's own section is not the one
 	sframe_synth synth = {};
-	std::vector<unsigned char> given;
+	SectionSource shipped;	// native or given
 	Bytes bytes;
 	Decoder decoder{ nullptr, sframe_decoder_free };
 };
@@ -68,23 +65,6 @@ struct FileResult {
 	SectionCheck check;
 };
 
-// A section the file ships: by section header, else by segment.
-bool native_section(const ElfFile &file, Bytes *bytes, uint64_t *address)
-{
-	if (const auto section = file.section(".sframe")) {
-		*bytes = section->bytes;
-		*address = section->address;
-		return true;
-	}
-	for (const GElf_Phdr &phdr : file.program_headers())
-		if (phdr.p_type == PT_GNU_SFRAME) {
-			*bytes = file.at(phdr.p_vaddr, phdr.p_memsz);
-			*address = phdr.p_vaddr;
-			return true;
-		}
-	return false;
-}
-
 // Share of the functions of .eh_frame that a section knows.
 bool is_meaningful(const sframe_decoder *decoder, const LibdwCfi &cfi)
 {
@@ -96,42 +76,31 @@ bool is_meaningful(const sframe_decoder *decoder, const LibdwCfi &cfi)
 	return known * 10 >= cfi.fdes().size() * 9;
 }
 
-bool decode(Section &section, uint64_t address, unsigned int flags, std::string *why)
+// A sentence's middle: "a.so: has no .sframe; do this" is " has no .sframe".
+std::string without_path(const std::string &sentence, const ElfFile &file)
 {
-	sframe_decoder *decoder = nullptr;
-	int reason = 0;
-	const int err = sframe_decoder_new(&decoder, section.bytes.data(), section.bytes.size(),
-					   address, flags, &reason);
+	const size_t start = file.path().size() + 2;
 
-	if (err) {
-		*why = err == -EBADMSG ? sframe_decode_status_name(reason) : strerror(-err);
-		return false;
-	}
-	section.decoder.reset(decoder);
-	return true;
+	return sentence.substr(start, sentence.find(';') - start);
 }
 
-// The file's own section; false with section.note telling why not.
-bool take_native(const ElfFile &file, const LibdwCfi &cfi, const Options &options,
-		 Section &section)
+// The file's own section; false with *why, a sentence, telling why not.
+bool take_native(const std::shared_ptr<const ElfFile> &file, const LibdwCfi &cfi,
+		 const Options &options, Section &section, std::string *why)
 {
-	uint64_t address = 0;
-	std::string why;
-
-	if (!native_section(file, &section.bytes, &address)) {
-		if (options.take == Take::NATIVE)
-			section.note = "it has no .sframe";
+	if (!section.shipped.from_elf(file, why))
 		return false;
-	}
-	if (!decode(section, address, 0, &why)) {
-		section.note = "its own .sframe is unusable (" + why + ")";
+	section.decoder.reset(section.shipped.decoder(why));
+	if (!section.decoder) {
+		section.note = without_path(*why, *file);
 		return false;
 	}
 	if (options.take == Take::BEST && !is_meaningful(section.decoder.get(), cfi)) {
-		section.note = "its own .sframe knows too few functions";
+		section.note = "has a .sframe that knows too few functions";
 		return false;
 	}
 	section.source = "native";
+	section.bytes = section.shipped.bytes();
 	return true;
 }
 
@@ -154,44 +123,36 @@ bool take_synthesized(const ElfFile &file, Section &section, std::string *why)
 	return true;
 }
 
-bool take_given(const std::string &path, Section &section, std::string *why)
+bool decode_made(Section &section, const std::string &name, std::string *why)
 {
-	FILE *in = fopen(path.c_str(), "rbe");
-	unsigned char block[65536];
-	size_t got;
+	sframe_decoder *decoder = nullptr;
+	int reason = 0;
+	const int err = sframe_decoder_new(&decoder, section.bytes.data(), section.bytes.size(), 0,
+					   SFRAME_DECODE_FUNC_BASE, &reason);
 
-	while (in && (got = fread(block, 1, sizeof(block), in)) > 0)
-		section.given.insert(section.given.end(), block, block + got);
-	const bool failed = !in || ferror(in);
-	if (failed)
-		*why = path + ": cannot be read: " + strerror(errno) + "; check the name";
-	if (in)
-		fclose(in);
-	section.source = "given";
-	section.bytes = section.given;
-	return !failed;
+	section.decoder.reset(decoder);
+	if (err)
+		*why = name + ": the section is refused: " +
+		       (err == -EBADMSG ? sframe_decode_status_name(reason) : strerror(-err)) +
+		       "; `sframectl synth -o` writes one that is not";
+	return !err;
 }
 
-bool take_section(const ElfFile &file, const LibdwCfi &cfi, const Options &options,
-		  Section &section, std::string *why)
+bool take_section(const std::shared_ptr<const ElfFile> &file, const LibdwCfi &cfi,
+		  const Options &options, Section &section, std::string *why)
 {
-	const bool given = !options.section.empty();
-
-	if (!given && options.take != Take::SYNTHESIZED &&
-	    take_native(file, cfi, options, section))
-		return true;
-	if (!given && options.take == Take::NATIVE) {
-		*why = file.path() + ": " + section.note + "; without --native one is synthesized";
-		return false;
+	if (!options.section.empty()) {
+		section.source = "given";
+		if (!section.shipped.from_file(options.section, 0, why))
+			return false;
+		section.bytes = section.shipped.bytes();
+		return decode_made(section, options.section, why);
 	}
-	if (!(given ? take_given(options.section, section, why) :
-		      take_synthesized(file, section, why)))
-		return false;
-	if (decode(section, 0, SFRAME_DECODE_FUNC_BASE, why))
+	if (options.take != Take::SYNTHESIZED && take_native(file, cfi, options, section, why))
 		return true;
-	*why = (given ? options.section : file.path()) + ": the section is unusable (" + *why +
-	       "); `sframectl synth -o` writes one that is not";
-	return false;
+	if (options.take == Take::NATIVE)
+		return false;
+	return take_synthesized(*file, section, why) && decode_made(section, file->path(), why);
 }
 
 std::unique_ptr<ElfFile> open_file(const std::string &path, const Options &options,
@@ -202,28 +163,30 @@ std::unique_ptr<ElfFile> open_file(const std::string &path, const Options &optio
 	return ElfFile::open(path, why);
 }
 
-void check_file(const Options &options, FileResult &result)
+// Fills the result; false with *why, a sentence, if there is nothing to fill in.
+bool check_file(const Options &options, FileResult &result, std::string *why)
 {
-	const auto file = open_file(result.path, options, &result.error);
+	const std::shared_ptr<const ElfFile> file = open_file(result.path, options, why);
 	sframe_section_info info;
 	LibdwCfi cfi;
 	Section section;
 
-	if (!file || !cfi.open(*file, &result.error))
-		return;
+	if (!file || !cfi.open(*file, why))
+		return false;
 	if (cfi.fdes().empty()) {
-		result.error = file->path() + ": its .eh_frame describes no function; there is "
-					      "nothing to compare with";
-		return;
+		*why = file->path() + ": its .eh_frame describes no function; there is nothing to "
+				      "compare with";
+		return false;
 	}
-	if (!take_section(*file, cfi, options, section, &result.error))
-		return;
+	if (!take_section(file, cfi, options, section, why))
+		return false;
 	result.source = section.source;
 	result.note = section.note;
 	sframe_decoder_info(section.decoder.get(), &info);
 	result.version = info.version;
 	check_section(*file, cfi, section.decoder.get(), section.bytes.size(), options.check,
 		      &result.check);
+	return true;
 }
 
 // Two files at a time: each has its own libelf and libdw handles.
@@ -233,7 +196,10 @@ void check_all(const Options &options, std::vector<FileResult> &results)
 	std::atomic<size_t> next = 0;
 	auto work = [&] {
 		for (size_t i; (i = next++) < results.size();) {
-			check_file(options, results[i]);
+			std::string why;
+
+			if (!check_file(options, results[i], &why))
+				results[i].error = why;
 			progress.step();
 		}
 	};

@@ -16,6 +16,7 @@ int record_main(int argc, char **argv);
 int report_main(int argc, char **argv);
 int run_main(int argc, char **argv);
 int check_main(int argc, char **argv);
+int synth_main(int argc, char **argv);
 
 extern const Command commands[];
 

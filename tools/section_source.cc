@@ -105,8 +105,15 @@ bool SectionSource::from_file(const std::string &path, uint64_t bare_address, st
 	name_ = path;
 	elf_ = ElfFile::open(path, why, ElfFile::ANY_ELF);
 	if (elf_)
-		return from_elf(why);
+		return find_in_elf(why);
 	return from_bare_file(path, bare_address, why);
+}
+
+bool SectionSource::from_elf(std::shared_ptr<const ElfFile> elf, std::string *why)
+{
+	name_ = elf->path();
+	elf_ = std::move(elf);
+	return find_in_elf(why);
 }
 
 // *why is already the reason why it is no ELF file, and stays so unless the magic is there.
@@ -127,7 +134,7 @@ bool SectionSource::from_bare_file(const std::string &path, uint64_t address, st
 	return true;
 }
 
-bool SectionSource::from_elf(std::string *why)
+bool SectionSource::find_in_elf(std::string *why)
 {
 	for (const GElf_Phdr &phdr : elf_->program_headers())
 		if (phdr.p_type == PT_GNU_SFRAME) {

@@ -28,6 +28,8 @@ public:
 	// header. Or a bare section, which lies at @bare_address. On failure *why
 	// is a sentence for complain().
 	bool from_file(const std::string &path, uint64_t bare_address, std::string *why);
+	// The section of a file that is open already.
+	bool from_elf(std::shared_ptr<const ElfFile> elf, std::string *why);
 	// The section at an address of a process; its header says how long it is.
 	bool from_process(pid_t pid, uint64_t address, std::string *why);
 
@@ -45,12 +47,12 @@ public:
 	sframe_decoder *decoder(std::string *why) const;
 
 private:
-	bool from_elf(std::string *why);
+	bool find_in_elf(std::string *why);
 	bool from_bare_file(const std::string &path, uint64_t address, std::string *why);
 	bool apply_relocations();
 
 	std::string name_;
-	std::unique_ptr<ElfFile> elf_;
+	std::shared_ptr<const ElfFile> elf_;
 	std::vector<unsigned char> owned_;
 	Bytes bytes_;
 	uint64_t address_ = 0;

@@ -12,6 +12,7 @@ const Command commands[] = {
 	{ "record", "[-F HZ] [-o FILE] -- PROGRAM...", "sample the stacks of a program", record_main },
 	{ "report", "[FILE]", "show what was recorded", report_main },
 	{ "dump", "[--json] FILE|PID:ADDRESS", "show a section in words", dump_main },
+	{ "synth", "[-o OUT|--cache] FILE...", "make sections from .eh_frame", synth_main },
 	{ "check", "[--synth] [--json] FILE...", "compare sections with .eh_frame", check_main },
 	{ "list", "[--json] [PID]", "show what a process has registered", list_main },
 	{ nullptr, nullptr, nullptr, nullptr },
