@@ -353,8 +353,8 @@ int report(const Options &options, const std::vector<FileResult> &results)
 			continue;
 		}
 		total.add(result.check);
-		// A producer may leave out what it likes; our own synthesis may not.
-		made_poor += result.source == "synthesized" && result.check.missed;
+		// A file may leave out what it likes; our own synthesis may not.
+		made_poor += result.source != "native" && result.check.missed;
 		if (!options.json)
 			print_findings(result);
 	}
