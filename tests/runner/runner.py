@@ -415,4 +415,5 @@ def main():
     sys.exit(action(args) or 0)
 
 
-main()
+if __name__ == '__main__':
+    main()
