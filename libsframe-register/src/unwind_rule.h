@@ -10,12 +10,12 @@
 // the way through the core each time.
 //
 // Readers and writers of the cache are signal handlers on any thread and take
-// no lock. An entry is two words, {mix(key) ^ data, data}; a reader that gets
-// halves of two entries computes a key that is not its own and misses. mix()
-// is a bijection that spreads a key over 64 bits: without it, PCs that are
-// close and rules that are alike could forge each other's keys. The key is
-// the PC and the registry's generation, which rises before a removal returns;
-// an entry learned under an earlier one never matches again.
+// no lock. An entry is two words, {key ^ data, data}; a reader that gets halves
+// of two entries computes a key that is not its own and misses. Keys are mixed
+// over 64 bits: without that, PCs that are close and rules that are alike could
+// forge each other's. A key holds the PC, whether execution is there or will
+// return there, and the registry's generation, which rises before a removal
+// returns: an entry learned under an earlier one never matches again.
 #pragma once
 
 #include <atomic>
@@ -41,8 +41,8 @@ public:
 	};
 
 	// Layout, from the top: CFA offset (one shift away: the walk waits for
-	// it), rbp offset, rbp rule, kind, and room for the cache's own bits.
-	static constexpr unsigned cfa_bits = 22, fp_bits = 14, spare_bits = 23;
+	// it), rbp offset, rbp rule, kind.
+	static constexpr unsigned cfa_bits = 32, fp_bits = 27, fp_rule_bits = 2, kind_bits = 3;
 
 	constexpr Rule() = default;
 	explicit constexpr Rule(uint64_t bits) : bits_(bits) {}
@@ -54,17 +54,17 @@ public:
 
 	explicit operator bool() const { return bits_ != 0; }
 	uint64_t bits() const { return bits_; }
-	Kind kind() const { return Kind(bits_ >> spare_bits & 7); }
-	FpRule fp_rule() const { return FpRule(bits_ >> (spare_bits + 3) & 3); }
+	Kind kind() const { return Kind(bits_ & 7); }
+	FpRule fp_rule() const { return FpRule(bits_ >> kind_bits & 3); }
 	int64_t cfa_offset() const { return int64_t(bits_) >> (64 - cfa_bits); }
 	int64_t fp_offset() const { return int64_t(bits_ << cfa_bits) >> (64 - fp_bits); }
 
 private:
-	static_assert(cfa_bits + fp_bits + 2 + 3 + spare_bits == 64);
+	static_assert(cfa_bits + fp_bits + fp_rule_bits + kind_bits == 64);
 
 	static constexpr bool fits(int32_t offset, unsigned bits)
 	{
-		return offset >= -(1 << (bits - 1)) && offset < 1 << (bits - 1);
+		return offset >= -(INT64_C(1) << (bits - 1)) && offset < INT64_C(1) << (bits - 1);
 	}
 
 	static Rule make(Kind kind, FpRule fp = Same, int32_t cfa_offset = 0, int32_t fp_offset = 0)
@@ -73,7 +73,7 @@ private:
 
 		return Rule(uint64_t(int64_t(cfa_offset)) << (64 - cfa_bits) |
 			    (uint64_t(int64_t(fp_offset)) & fp_mask) << (64 - cfa_bits - fp_bits) |
-			    fp << (spare_bits + 3) | kind << spare_bits);
+			    fp << kind_bits | kind);
 	}
 
 	uint64_t bits_ = 0;
@@ -151,61 +151,57 @@ inline sframe_row Rule::row() const
 // call sites) in memory that stays zero pages until it is used.
 class RuleCache {
 public:
-	// A PC, whether execution is there or will return there, and the
-	// generation under which it is looked up. Of that 39 bits are kept: with
-	// a removal each microsecond they come around after six days, and only an
-	// entry that lay untouched meanwhile, asked for within that very
-	// microsecond, would match.
-	class Key {
+	// What all lookups of one walk have in common. A bijection of generation
+	// and exactness: no two share keys for the same PC.
+	class Era {
 	public:
-		Key(uint64_t pc, bool exact, uint64_t generation)
-			: pc_(pc), key_(mix(pc | uint64_t(exact) << pc_bits |
-					    generation << (pc_bits + 1))),
-			  spare_(generation >> (63 - pc_bits) & spare_mask)
+		explicit Era(uint64_t generation, bool exact)
+			: tag_(mix(~(generation << 1 | exact)))
 		{
 		}
 
 	private:
 		friend class RuleCache;
-		uint64_t pc_, key_, spare_;
+		uint64_t tag_;
 	};
 
-	// PCs that a key can hold: what four-level page tables give to a process.
-	static bool takes(uint64_t pc) { return pc >> pc_bits == 0; }
-
 	// None if the cache does not know.
-	Rule find(const Key &key) const
+	Rule find(Era era, uint64_t pc) const
 	{
-		for (const Entry &entry : sets_[index(key)].way) {
-			const uint64_t data = entry.data.load(std::memory_order_relaxed);
+		const uint64_t key = mix(pc) ^ era.tag_;
+		const Set &set = sets_[index(pc)];
 
-			if ((entry.key.load(std::memory_order_relaxed) ^ data) == key.key_ &&
-			    (data & spare_mask) == key.spare_) [[likely]]
-				return Rule(data & ~spare_mask);
-		}
-		return Rule();
+		if (const Rule rule = set.way[0].rule(key); rule) [[likely]]
+			return rule;
+		return set.way[1].rule(key);
 	}
 
 	// The newer entry stands in front; the one that was there survives once.
-	void insert(const Key &key, Rule rule)
+	void insert(Era era, uint64_t pc, Rule rule)
 	{
-		Set &set = sets_[index(key)];
-		const uint64_t data = rule.bits() | key.spare_;
+		Set &set = sets_[index(pc)];
 
 		set.way[1].key.store(set.way[0].key.load(std::memory_order_relaxed),
 				     std::memory_order_relaxed);
 		set.way[1].data.store(set.way[0].data.load(std::memory_order_relaxed),
 				      std::memory_order_relaxed);
-		set.way[0].key.store(key.key_ ^ data, std::memory_order_relaxed);
-		set.way[0].data.store(data, std::memory_order_relaxed);
+		set.way[0].key.store(mix(pc) ^ era.tag_ ^ rule.bits(), std::memory_order_relaxed);
+		set.way[0].data.store(rule.bits(), std::memory_order_relaxed);
 	}
 
 private:
-	static constexpr unsigned pc_bits = 47, set_count = 4096;
-	static constexpr uint64_t spare_mask = (UINT64_C(1) << Rule::spare_bits) - 1;
+	static constexpr unsigned set_count = 4096;
 
 	struct Entry {
 		std::atomic<uint64_t> key, data;
+
+		Rule rule(uint64_t wanted) const
+		{
+			const uint64_t bits = data.load(std::memory_order_relaxed);
+
+			return (key.load(std::memory_order_relaxed) ^ bits) == wanted ? Rule(bits)
+										      : Rule();
+		}
 	};
 	struct alignas(32) Set {
 		Entry way[2];
@@ -219,8 +215,9 @@ private:
 		return x ^ x >> 32;
 	}
 
-	// Not taken from the mixed key: the next load waits for the index.
-	static unsigned index(const Key &key) { return (key.pc_ ^ key.pc_ >> 12) % set_count; }
+	// Call sites are spread over their pages well enough, and the walk waits
+	// for this.
+	static unsigned index(uint64_t pc) { return pc % set_count; }
 
 	Set sets_[set_count];
 };

@@ -4,6 +4,7 @@
 // and core find, else by frame pointer.
 #include "unwind_walk.h"
 #include "unwind_rule.h"
+#include "unwind_trail.h"
 
 #include <climits>
 
@@ -13,6 +14,7 @@ namespace sframe {
 namespace {
 
 RuleCache cache;
+Trails trails;
 constexpr int going_on = -1;	// no enum sframe_stop
 constexpr int no_frame = -4096;	// no enum sframe_status, no error
 
@@ -49,17 +51,16 @@ int stop_reason(int status)
 	}
 }
 
+// A frame as the hot loop holds it, in registers.
+struct Hot {
+	uint64_t pc, sp, fp;
+};
+
 class Walk {
 public:
 	Walk(const sframe_regs &regs, uint64_t window, unsigned int flags, uint64_t *pcs, size_t max)
-		: stack_(regs, window), generation_(registry_generation()), flags_(flags),
-		  pcs_(pcs), max_(max)
+		: Walk(regs, window, flags, pcs, max, registry_generation())
 	{
-		frame_.pc = regs.reg[16];
-		frame_.sp = regs.reg[7];
-		frame_.fp = regs.reg[6];
-		frame_.exact = regs.exact != 0;
-		frame_.topmost = 1;
 	}
 
 	int run();
@@ -76,14 +77,31 @@ public:
 	}
 
 private:
-	void follow_cached();
+	// The generation is read before anything is looked up.
+	Walk(const sframe_regs &regs, uint64_t window, unsigned int flags, uint64_t *pcs, size_t max,
+	     uint64_t generation)
+		: stack_(regs, window), generation_(generation), exact_era_(generation, true),
+		  return_era_(generation, false), flags_(flags), pcs_(pcs), max_(max)
+	{
+		frame_.pc = regs.reg[16];
+		frame_.sp = regs.reg[7];
+		frame_.fp = regs.reg[6];
+		frame_.exact = regs.exact != 0;
+		frame_.topmost = 1;
+	}
+
+	int follow_cached();
+	void note_no_step();
+	void arrive(const Hot &at, size_t steps);
 	int find_row(sframe_row *row);
 	void retract();
 	int step();
 
 	Stack stack_;
+	Trail *trail_ = nullptr;
 	sframe_frame frame_ = {};	// pcs_[count_ - 1] is its PC
 	const uint64_t generation_;
+	const RuleCache::Era exact_era_, return_era_;
 	const unsigned int flags_;
 	uint64_t *const pcs_;
 	const size_t max_;
@@ -92,63 +110,97 @@ private:
 	int stop_ = SFRAME_STOP_DEPTH;
 };
 
-// A frame as the hot loop holds it, in registers.
-struct Hot {
-	uint64_t pc, sp, fp;
-};
+// A verified window in the form that takes one comparison a load.
+class Reach {
+public:
+	explicit Reach(const Window &window)
+		: lo_(window.lo()), last_(window.hi() - window.lo() - sizeof(uint64_t))
+	{
+	}
 
-// The caller of @at by an ordinary rule; what sframe_row_apply() does, on the
-// cached form. False: let the core do it again, and say what is wrong.
-inline __attribute__((always_inline)) bool apply_cached(Rule rule, const Hot &at, Hot *next,
-							const Window &window)
-{
-	const auto word = [&](uint64_t addr, uint64_t *value) {
-		if (!window.covers(addr, sizeof(*value))) [[unlikely]]
+	bool word(uint64_t addr, uint64_t *value) const
+	{
+		if (addr - lo_ > last_) [[unlikely]]
 			return false;
 		*value = raw_word(addr);
 		return true;
-	};
-	uint64_t cfa = (rule.kind() == Rule::Sp ? at.sp : at.fp) + uint64_t(rule.cfa_offset());
+	}
 
-	if (rule.kind() == Rule::FpDeref && !word(cfa, &cfa))
-		return false;
-	if (cfa <= at.sp || !word(cfa - 8, &next->pc)) [[unlikely]]
+private:
+	uint64_t lo_, last_;
+};
+
+// The caller of @at by an ordinary rule: what sframe_row_apply() does, on the
+// cached form. False: let the core do it again, and say what is wrong.
+inline __attribute__((always_inline)) bool apply_cached(Rule rule, const Hot &at, Hot *next,
+							uint64_t *saved, const Reach &stack)
+{
+	const Rule::Kind kind = rule.kind();
+	uint64_t cfa = (kind == Rule::Sp ? at.sp : at.fp) + uint64_t(rule.cfa_offset());
+
+	if (kind > Rule::Fp) [[unlikely]]
+		if (kind != Rule::FpDeref || !stack.word(cfa, &cfa))
+			return false;
+	if (cfa <= at.sp || !stack.word(cfa - 8, &next->pc) || next->pc == 0) [[unlikely]]
 		return false;
 	next->sp = cfa;
 	next->fp = at.fp;
+	*saved = Trail::unchanged;
 	if (rule.fp_rule() == Rule::Same)
 		return true;
 	const uint64_t slot = (rule.fp_rule() == Rule::AtCfa ? cfa : at.fp) +
 			      uint64_t(rule.fp_offset());
-	if (rule.fp_rule() == Rule::AtFp && slot - at.sp >= cfa - at.sp)
-		return true;	// see sframe_fp_is_callers()
-	return word(slot, &next->fp);
+	if (slot - at.sp >= cfa - at.sp) [[unlikely]]
+		// Of a realigned frame: see sframe_fp_is_callers(). Else below sp.
+		return rule.fp_rule() == Rule::AtFp;
+	*saved = slot;
+	return stack.word(slot, &next->fp);
 }
 
-// The hot loop: follows ordinary cached rules as far as they lead inside of
-// the verified stack. What is left to the caller is a frame that needs more.
-void Walk::follow_cached()
+// The hot loop: follows the trail, and ordinary cached rules, as far as they
+// lead inside of the verified stack. What is left to step() is a frame that
+// needs more.
+int Walk::follow_cached()
 {
 	const Window window = stack_.around(frame_.sp);
-	Hot at = { frame_.pc, frame_.sp, frame_.fp }, next;
+	if (window.empty())
+		return going_on;
+	const Reach reach(window);
+	Trail *const trail = trail_;
+	RuleCache::Era era = frame_.exact ? exact_era_ : return_era_;
 	bool exact = frame_.exact;
-	size_t count = count_;
+	Hot at = { frame_.pc, frame_.sp, frame_.fp }, next;
+	uint64_t *const begin = pcs_ + count_, *const end = pcs_ + max_;
+	uint64_t *out = begin, saved;
+	Rule rule;
 
-	while (count < max_) {
-		if (!RuleCache::takes(at.pc)) [[unlikely]]
+	while (out < end) {
+		if (!exact && trail && trail->meets(at.pc, at.sp, at.fp)) {
+			const Trail::Frame &frame = trail->follow(&out, end, window);
+			at = { frame.pc, frame.sp, frame.fp };
+			if (out == end)
+				break;
+		}
+		rule = cache.find(era, at.pc);
+		if (!rule || !apply_cached(rule, at, &next, &saved, reach))
 			break;
-		const Rule rule = cache.find({ at.pc, exact, generation_ });
-		if (rule.kind() - 1u >= Rule::Outermost - 1u ||
-		    !apply_cached(rule, at, &next, window) || next.pc == 0) [[unlikely]]
-			break;
-		at = next;
+		if (!exact && trail)
+			trail->note({ at.pc, at.sp, at.fp, saved });
 		exact = false;
-		pcs_[count++] = at.pc;
+		era = return_era_;
+		at = next;
+		*out++ = at.pc;
 	}
-	if (count == count_)
-		return;
-	frames_sframe_ += uint32_t(count - count_);
-	count_ = count;
+	if (out != begin)
+		arrive(at, size_t(out - begin));
+	return out < end && rule.kind() == Rule::Outermost ? int(SFRAME_STOP_OUTERMOST) : going_on;
+}
+
+// The hot loop has gone @steps frames.
+void Walk::arrive(const Hot &at, size_t steps)
+{
+	frames_sframe_ += uint32_t(steps);
+	count_ += steps;
 	frame_ = {};
 	frame_.pc = at.pc;
 	frame_.sp = at.sp;
@@ -161,23 +213,21 @@ void Walk::follow_cached()
 // call, and no frame at all.
 int Walk::find_row(sframe_row *row)
 {
-	const bool cacheable = RuleCache::takes(frame_.pc);
-	const RuleCache::Key key(frame_.pc, frame_.exact, generation_);
+	const RuleCache::Era era = frame_.exact ? exact_era_ : return_era_;
 
-	if (cacheable)
-		if (const Rule rule = cache.find(key)) {
-			*row = rule.row();
-			return SFRAME_OK;
-		}
+	if (const Rule rule = cache.find(era, frame_.pc)) {
+		*row = rule.row();
+		return SFRAME_OK;
+	}
 	const int status = unwind_find_row(sframe_frame_lookup_pc(&frame_), row);
 	if (status != SFRAME_OK && status != SFRAME_NOT_COVERED)
 		return status;
 	const bool restorer = status == SFRAME_OK && row->signal;
 	if (!frame_.exact && !restorer && !unwind_behind_call(frame_.pc, stack_))
 		return count_ > 1 ? no_frame : status;
-	if (status == SFRAME_OK && cacheable)
+	if (status == SFRAME_OK)
 		if (const Rule rule = Rule::from_row(*row))
-			cache.insert(key, rule);
+			cache.insert(era, frame_.pc, rule);
 	return status;
 }
 
@@ -223,13 +273,35 @@ int Walk::step()
 
 int Walk::run()
 {
-	if (max_ != 0) {
-		pcs_[count_++] = frame_.pc;
-		do
-			follow_cached();
-		while ((stop_ = step()) == going_on);
+	if (max_ == 0)
+		return 0;
+	pcs_[count_++] = frame_.pc;
+	Trail &trail = trails.of(frame_.sp);
+	if (trail.take()) {
+		trail_ = &trail;
+		trail.begin(generation_);
+	}
+	while ((stop_ = follow_cached()) == going_on) {
+		note_no_step();
+		if ((stop_ = step()) != going_on)
+			break;
+	}
+	if (trail_) {
+		if (!trail_->complete()) {
+			note_no_step();
+			trail_->end();
+		}
+		trail_->leave();
 	}
 	return int(count_);
+}
+
+// How the frame's caller is found is not for the trail; an interrupted frame
+// is no part of it at all.
+void Walk::note_no_step()
+{
+	if (trail_ && !frame_.exact)
+		trail_->note({ frame_.pc, frame_.sp, frame_.fp, Trail::no_step });
 }
 
 void Walk::report(sframe_trace *trace) const
