@@ -455,8 +455,9 @@ static inline int sframe_fde_start(const struct sframe_section *sec, uint32_t i,
 }
 
 /* Version 3: the attributes stand in front of the rows. */
-static inline int sframe_fde_attr_v3(const struct sframe_section *sec, struct sframe_fde *fde,
-				     uint32_t fre_off, uint8_t *info, void *io)
+static inline int sframe_fde_read_attr_v3(const struct sframe_section *sec,
+					  struct sframe_fde *fde, uint32_t fre_off, uint8_t *info,
+					  void *io)
 {
 	uint8_t a[SFRAME_FDE_ATTR_V3_SIZE];
 
@@ -475,8 +476,9 @@ static inline int sframe_fde_attr_v3(const struct sframe_section *sec, struct sf
 }
 
 /* Version 2: everything is in the entry. */
-static inline int sframe_fde_attr_v2(const struct sframe_section *sec, struct sframe_fde *fde,
-				     uint32_t fre_off, const uint8_t *b, uint8_t *info)
+static inline int sframe_fde_read_attr_v2(const struct sframe_section *sec,
+					  struct sframe_fde *fde, uint32_t fre_off,
+					  const uint8_t *b, uint8_t *info)
 {
 	if (fre_off > sec->fre_len)
 		return SFRAME_CORRUPT;
@@ -505,11 +507,11 @@ static inline int sframe_fde_read(const struct sframe_section *sec, uint32_t i,
 	if (sec->version == SFRAME_VERSION_3) {
 		fde->size = sframe_get(sec, b + 8, 4);
 		fre_off = sframe_get(sec, b + 12, 4);
-		status = sframe_fde_attr_v3(sec, fde, fre_off, &info, io);
+		status = sframe_fde_read_attr_v3(sec, fde, fre_off, &info, io);
 	} else {
 		fde->size = sframe_get(sec, b + 4, 4);
 		fre_off = sframe_get(sec, b + 8, 4);
-		status = sframe_fde_attr_v2(sec, fde, fre_off, b, &info);
+		status = sframe_fde_read_attr_v2(sec, fde, fre_off, b, &info);
 	}
 	if (status)
 		return status;
