@@ -39,24 +39,30 @@ public:
 		bytes_[4] = static_cast<unsigned char>(rep_size);
 	}
 
+	// Copies more than it keeps: sizes known to the compiler need no calls.
 	void row(uint64_t offset, const Rule &rule)
 	{
-		memcpy(bytes_ + size_, &offset, 1u << width_);
+		memcpy(bytes_ + size_, &offset, 4);
 		size_ += 1u << width_;
-		memcpy(bytes_ + size_, rule.bytes, rule.size);
+		memcpy(bytes_ + size_, rule.bytes, 8);
+		if (rule.size > 8)
+			memcpy(bytes_ + size_ + 8, rule.bytes + 8, sizeof(rule.bytes) - 8);
 		size_ += rule.size;
 		rows_++;
-		memcpy(bytes_, &rows_, 2);
 	}
 
 	static constexpr uint32_t kMaxRows = 64;
 
-	const unsigned char *bytes() const { return bytes_; }
+	const unsigned char *bytes()
+	{
+		memcpy(bytes_, &rows_, 2);
+		return bytes_;
+	}
 	uint32_t size() const { return size_; }
 	uint16_t rows() const { return rows_; }
 
 private:
-	unsigned char bytes_[kAttributes + kMaxRows * (4 + sizeof(Rule::bytes))] = {};
+	unsigned char bytes_[kAttributes + kMaxRows * (4 + sizeof(Rule::bytes))];
 	uint32_t size_ = kAttributes;
 	unsigned int width_;
 	uint16_t rows_ = 0;
@@ -69,6 +75,16 @@ Encoder::Encoder(const sframe_image &image, const RowStore &store, Meter &meter,
 	: image_(image), store_(store), stats_(stats), options_(options), index_(meter),
 	  heap_(meter), blocks_(meter), nodes_(meter), window_(meter), path_(meter)
 {
+}
+
+void Encoder::prefetch(const Function &function) const
+{
+	const RowList &list = store_.list(function.list);
+	const sframe_image_segment *seg = image_segment(image_, function.start, 1);
+
+	__builtin_prefetch(store_.rows(list));
+	if (seg && seg->bytes)
+		__builtin_prefetch(seg->bytes + (function.start - seg->vaddr) - 1);
 }
 
 // Text between functions that is only there to align the next one.

@@ -22,7 +22,9 @@ struct Function {
 
 struct EncodeOptions {
 	// Rows of an entry: what a reader goes through after the binary search.
-	uint32_t max_rows = 32;
+	// With 20 lookups are as fast as in a section with an entry for each
+	// function; with 32 the section is 2 % smaller and lookups 10 % slower.
+	uint32_t max_rows = 20;
 	// False: an entry per function, for comparison.
 	bool pack = true;
 };
@@ -32,6 +34,8 @@ public:
 	Encoder(const sframe_image &image, const RowStore &store, Meter &meter,
 		sframe_synth_stats &stats, const EncodeOptions &options);
 
+	// Hint: this function comes soon.
+	void prefetch(const Function &function) const;
 	// Functions in ascending order, without overlap. False without memory.
 	bool add(const Function &function);
 	bool finish();

@@ -161,9 +161,14 @@ int Synthesizer::encode(const EncodeOptions &options, sframe_synth *synth)
 {
 	Encoder encoder(image_, store_, meter_, stats_, options);
 
-	for (const Function &f : functions_)
-		if (!encoder.add(f))
+	static constexpr size_t kAhead = 8;
+
+	for (size_t i = 0; i < functions_.size(); i++) {
+		if (i + kAhead < functions_.size())
+			encoder.prefetch(functions_[i + kAhead]);
+		if (!encoder.add(functions_[i]))
 			return -ENOMEM;
+	}
 	if (!encoder.finish())
 		return -ENOMEM;
 	functions_.release();

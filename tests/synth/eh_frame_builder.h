@@ -179,6 +179,7 @@ public:
 
 	int error() const { return error_; }
 	const sframe_synth_stats &stats() const { return synth_.stats; }
+	const sframe_synth &result() const { return synth_; }
 	const sframe_decoder *decoder() const { return decoder_; }
 	Bytes bytes() const
 	{

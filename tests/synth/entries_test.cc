@@ -414,7 +414,7 @@ TEST(Packing, AcrossAlignmentPadding)
 	}
 }
 
-TEST(Packing, EntriesHaveAtMostThirtyTwoRows)
+TEST(Packing, EntriesHaveFewRows)
 {
 	EhFrameBuilder b;
 	Bytes program;
@@ -425,7 +425,7 @@ TEST(Packing, EntriesHaveAtMostThirtyTwoRows)
 	Section s(b.image());
 
 	for (uint32_t i = 0; const auto fn = s.function(i); i++)
-		EXPECT_LE(fn->num_rows, 32u);
+		EXPECT_LE(fn->num_rows, 20u);
 	for (uint64_t i = 0; i < 2000; i++)
 		ASSERT_EQ(s.at(kText + i)->cfa.offset, static_cast<int32_t>(8 + 8 * (i % 8)));
 	EXPECT_EQ(s.stats().covered_bytes, 4000u);
@@ -437,14 +437,14 @@ TEST(Packing, EqualFunctionsShareTheirRows)
 	const size_t cie = b.cie();
 	Bytes program;
 
-	for (unsigned i = 0; i < 20; i++)
+	for (unsigned i = 0; i < 15; i++)
 		program = program + Bytes{0x41, 0x0e, static_cast<unsigned char>(16 + 8 * (i % 5))};
 	for (unsigned i = 0; i < 200; i++)
 		b.fde(cie, kText + i * 64, 64, program);
 	Section s(b.image());
 
 	EXPECT_EQ(s.stats().entries, 200u);
-	EXPECT_EQ(s.stats().rows, 21u);
+	EXPECT_EQ(s.stats().rows, 16u);
 	EXPECT_EQ(rules_at(s, kText + 150 * 64 + 1), "sp+16 *(c-8) u");
 }
 

@@ -6,39 +6,15 @@
 #include <random>
 #include "eh_frame_builder.h"
 #include "mapped_file.h"
+#include "valid_section.h"
 
 namespace {
 
-// Reads every entry and row, and finds each row again by address.
 void expect_valid(const Section &s)
 {
-	uint64_t end = 0;
-	sframe_function found;
+	const char *fault = section_fault(s.result());
 
-	for (uint32_t i = 0; i < s.stats().entries; i++) {
-		const auto fn = s.function(i);
-		sframe_decoded_row row;
-		uint64_t cursor = 0;
-		uint32_t rows = 0;
-
-		ASSERT_TRUE(fn);
-		ASSERT_GE(fn->start, end);
-		ASSERT_GT(fn->size, 0u);
-		end = fn->start + fn->size;
-		while (sframe_decoder_row(s.decoder(), &*fn, &cursor, &row) == 1)
-			rows++;
-		ASSERT_EQ(rows, fn->num_rows);
-		ASSERT_LE(rows, 32u);
-		ASSERT_EQ(sframe_decoder_find(s.decoder(), fn->start, &found), 0);
-		ASSERT_EQ(found.start, fn->start);
-		ASSERT_TRUE(s.at(fn->start));
-		ASSERT_TRUE(s.at(end - 1));
-	}
-	uint64_t uncovered = 0;
-
-	for (uint64_t bytes : s.stats().uncovered_bytes)
-		uncovered += bytes;
-	ASSERT_EQ(s.stats().covered_bytes + uncovered, s.stats().cfi_bytes);
+	ASSERT_EQ(fault, nullptr) << fault;
 }
 
 void expect_harmless(const sframe_image &image)
@@ -78,7 +54,7 @@ protected:
 
 TEST_F(RealEhFrame, CutShortAnywhere)
 {
-	for (size_t cut = 0; cut < size; cut += 61) {
+	for (size_t cut = 0; cut < size; cut += 251) {
 		image.eh_frame_size = cut ? cut : 1;
 		expect_harmless(image);
 	}
@@ -88,7 +64,7 @@ TEST_F(RealEhFrame, WithBytesChanged)
 {
 	std::mt19937 random(1);
 
-	for (int i = 0; i < 2000; i++) {
+	for (int i = 0; i < 500; i++) {
 		const size_t at = random() % size;
 		const unsigned char was = bytes[at];
 
@@ -103,7 +79,7 @@ TEST_F(RealEhFrame, OverwrittenWithNoise)
 {
 	std::mt19937 random(2);
 
-	for (int i = 0; i < 200; i++) {
+	for (int i = 0; i < 100; i++) {
 		const size_t at = random() % size, n = random() % 64;
 
 		for (size_t k = at; k < at + n && k < size; k++)
