@@ -119,10 +119,17 @@ bool holds_up(const sframe_frame &frame, Stack &stack)
 bool unwind_behind_call(uint64_t ra, Stack &stack)
 {
 	constexpr unsigned longest = 7;
-	uint8_t b[longest];
+	uint8_t b[longest] = {};
 
-	if (ra < lowest_code || ra >= user_end || !stack.code(ra - longest, b, longest))
+	if (ra < lowest_code || ra >= user_end)
 		return false;
+	if (!stack.code(ra - longest, b, longest)) {
+		// The call may be the first instruction of a mapping.
+		const uint64_t here = ra - page_of(ra - 1);
+
+		if (here >= longest || !stack.code(ra - here, b + longest - here, here))
+			return false;
+	}
 	// call rel32, also where a debugger or a uprobe has put its breakpoint
 	if (b[longest - 5] == 0xe8 || b[longest - 5] == 0xcc)
 		return true;
