@@ -68,6 +68,7 @@ std::string report_json(const Profile &profile)
 	       member("signal", frames_signal) + "},\n";
 	out += "  " + member("images", profile.images.size()) + ",\n";
 	out += "  " + member("overruns", profile.overruns) + ",\n";
+	out += "  " + member("timers", profile.timers) + ",\n";
 	out += "  " + member("unsampled_threads", profile.unsampled_threads) + ",\n";
 	out += "  " + member("period_ns", profile.header.period_ns) + ",\n";
 	out += std::string("  \"clock\": \"") + (profile.header.wall ? "wall" : "cpu") + "\",\n";

@@ -217,6 +217,7 @@ void Reader::add_counters(const profile_counters &c)
 	out_.lost = c.lost;
 	out_.overruns = c.overruns;
 	out_.unsampled_threads = c.unsampled_threads;
+	out_.timers = c.threads;
 }
 
 void Reader::add(const ring_record *record)

@@ -144,7 +144,7 @@ struct Profile {
 	std::vector<std::vector<Frame>> stacks;		// innermost first
 	std::vector<Sample> samples;
 	std::map<std::pair<uint32_t, uint32_t>, std::string> thread_names;	// by pid, tid
-	uint64_t lost = 0, overruns = 0, unsampled_threads = 0;
+	uint64_t lost = 0, overruns = 0, unsampled_threads = 0, timers = 0;
 	bool ended = false;		// PROFILE_END was there
 	bool truncated = false;		// bytes behind the last whole record
 	uint64_t end_monotonic_ns = 0;

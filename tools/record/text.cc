@@ -231,8 +231,7 @@ std::vector<std::string> describe_profile(const Profile &profile)
 		      grouped(profile.lost) + " samples lost");
 	if (profile.overruns)
 		out.push_back(grouped(profile.overruns) +
-			      " timer periods passed over (the kernel's tick is slower than the rate asked for, "
-			      "or signals waited)");
+			      " periods passed over: the kernel's tick is slower than that, or signals waited");
 	if (profile.unsampled_threads)
 		out.push_back(grouped(profile.unsampled_threads) +
 			      " threads not sampled: no timer to be had (ulimit -i)");
