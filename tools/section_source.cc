@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <sys/uio.h>
@@ -116,14 +117,18 @@ bool SectionSource::from_elf(std::shared_ptr<const ElfFile> elf, std::string *wh
 	return find_in_elf(why);
 }
 
-// *why is already the reason why it is no ELF file, and stays so unless the magic is there.
+// *why already says what is wrong with the file as an ELF file, which stays so
+// unless it does not try to be one.
 bool SectionSource::from_bare_file(const std::string &path, uint64_t address, std::string *why)
 {
-	std::ifstream in(path, std::ios::binary);
+	std::error_code ignored;
 	unsigned char magic[2];
 
+	if (!std::filesystem::is_regular_file(path, ignored))
+		return false;
+	std::ifstream in(path, std::ios::binary);
 	if (!in.read(reinterpret_cast<char *>(magic), sizeof(magic)) || !has_magic(magic)) {
-		if (in)
+		if (in && magic[0] != ELFMAG0)
 			*why = path + ": is neither an ELF file nor an SFrame section; name one";
 		return false;
 	}
