@@ -15,6 +15,7 @@
 #include "debug.h"
 #include "environment.h"
 #include "link_map.h"
+#include "object_table.h"
 #include "report.h"
 #include "sys.h"
 
@@ -132,7 +133,8 @@ void register_vdso()
 	for (size_t i = object.phnum; i-- > 0;)
 		if (object.phdr[i].p_type == PT_LOAD)
 			object.load_bias = at + object.phdr[i].p_offset - object.phdr[i].p_vaddr;
-	sframe_register_object(&object, nullptr);
+	if (!object_known(object_key(object)))
+		sframe_register_object(&object, nullptr);
 }
 
 size_t list_item_length(const char *list)

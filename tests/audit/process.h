@@ -4,6 +4,7 @@
 // they ended; and a directory that goes away with the test.
 #pragma once
 
+#include <csignal>
 #include <cstdlib>
 #include <fcntl.h>
 #include <filesystem>
@@ -57,18 +58,22 @@ public:
 	explicit Process(const Strings &argv, const Environment &environment = {},
 			 void (*prepare)() = nullptr)
 	{
-		int out[2], err[2];
+		int in[2], out[2], err[2];
 
-		if (pipe2(out, O_CLOEXEC) < 0 || pipe2(err, O_CLOEXEC) < 0)
+		if (pipe2(in, O_CLOEXEC) < 0 || pipe2(out, O_CLOEXEC) < 0 ||
+		    pipe2(err, O_CLOEXEC) < 0)
 			return;
 		pid_ = fork();
 		if (pid_ == 0) {
+			dup2(in[0], 0);
 			dup2(out[1], 1);
 			dup2(err[1], 2);
 			start(argv, environment, prepare);
 		}
+		close(in[0]);
 		close(out[1]);
 		close(err[1]);
+		in_ = in[1];
 		fd_[0] = out[0];
 		fd_[1] = err[0];
 	}
@@ -84,6 +89,13 @@ public:
 
 	int pid() const { return pid_; }
 
+	// Write to the program's standard input.
+	void say(const std::string &text)
+	{
+		if (write(in_, text.data(), text.size()) < 0)
+			outcome_.err += "[input closed]";
+	}
+
 	// Wait until the program has written @text on its standard output.
 	bool wait_for(const std::string &text)
 	{
@@ -93,8 +105,12 @@ public:
 		return true;
 	}
 
+	// Ends its input, reads what is left, waits for the end.
 	Outcome finish()
 	{
+		if (in_ >= 0)
+			close(in_);
+		in_ = -1;
 		while (read_some())
 			;
 		if (pid_ > 0)
@@ -149,6 +165,7 @@ private:
 	}
 
 	int pid_ = -1;
+	int in_ = -1;
 	int fd_[2] = { -1, -1 };
 	Outcome outcome_;
 };
