@@ -194,8 +194,9 @@ int run_main(int argc, char **argv)
 		if (watched)
 			set_environment(options, library, report);
 		exec_program(program, program_argv);
-		complain("%s: %s", program_argv[0], strerror(errno));
-		_exit(errno == ENOENT ? 127 : 126);
+		const int error = errno;
+		complain("%s: %s", program_argv[0], strerror(error));
+		_exit(error == ENOENT ? 127 : 126);
 	}
 	const int status = wait_for(pid);
 	if (watched && !options.quiet)

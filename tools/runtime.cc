@@ -218,8 +218,11 @@ Program find_program(const char *name)
 int exec_program(const Program &program, char *const argv[])
 {
 	execv(program.path.c_str(), argv);
-	if (errno != ENOEXEC)
+	const int error = errno;
+	if (error != ENOEXEC || !is_text(head_of(program.path, 256))) {
+		errno = error;
 		return -1;
+	}
 	std::vector<char *> shell = { const_cast<char *>("/bin/sh"),
 				      const_cast<char *>(program.path.c_str()) };
 	for (int i = 1; argv[0] && argv[i]; i++)

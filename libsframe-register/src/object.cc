@@ -17,9 +17,6 @@
 
 namespace sframe {
 
-// Until the registry defines it.
-__attribute__((weak)) void registry_count(uint64_t sframe_stats::*, uint64_t) {}
-
 namespace {
 
 // Of the functions that .eh_frame_hdr counts, so many are looked up in an

@@ -22,6 +22,7 @@ namespace fs = std::filesystem;
 
 const std::string kAuditor = built("AUDITOR");
 const std::string kTarget = built("TARGET");
+const std::string kOpen = "open:", kSpace = "space:";
 const std::string kLibraries = built("LIBRARIES") + "/";
 
 // All processes of a test share one cache, so that it does not take long.
@@ -95,7 +96,7 @@ TEST_F(Audited, EverythingThatPythonMaps)
 
 TEST_F(Audited, RegisteredBeforeConstructorsRun)
 {
-	const Outcome outcome = run(target({ "open:" + library("libwitness.so"),
+	const Outcome outcome = run(target({ kOpen + library("libwitness.so"),
 					     "call:in_constructor", "call:now" }),
 				    environment());
 
@@ -105,14 +106,14 @@ TEST_F(Audited, RegisteredBeforeConstructorsRun)
 TEST_F(Audited, StacksAreWholeBySFrameAlone)
 {
 	const Outcome outcome =
-		run(target({ "open:" + library("libwitness.so"), "call:complete" }), environment());
+		run(target({ kOpen + library("libwitness.so"), "call:complete" }), environment());
 
 	EXPECT_EQ(outcome.out, "ok\ncomplete 1\n");
 }
 
 TEST_F(Audited, DependenciesComeAlongAndGoAgain)
 {
-	Process process(target({ "open:" + library("libneeds.so"), "call:twice", "pause:", "close:",
+	Process process(target({ kOpen + library("libneeds.so"), "call:twice", "pause:", "close:",
 				 "pause:" }),
 			environment());
 
@@ -131,8 +132,8 @@ TEST_F(Audited, DependenciesComeAlongAndGoAgain)
 // Known by mapping, not by name: the second library may lie where the first did.
 TEST_F(Audited, AnotherLibraryAtTheSameAddress)
 {
-	Process process(target({ "open:" + library("libplain.so"), "pause:", "close:",
-				 "open:" + library("libother.so"), "call:answer", "pause:" }),
+	Process process(target({ kOpen + library("libplain.so"), "pause:", "close:",
+				 kOpen + library("libother.so"), "call:answer", "pause:" }),
 			environment());
 	const auto find = [&](const std::string &name) {
 		for (const Registration &r : registrations(process.pid()))
@@ -154,8 +155,8 @@ TEST_F(Audited, AnotherLibraryAtTheSameAddress)
 
 TEST_F(Audited, SameLibraryAgainIsAnotherRegistration)
 {
-	Process process(target({ "open:" + library("libplain.so"), "pause:", "close:",
-				 "open:" + library("libplain.so"), "call:answer", "pause:" }),
+	Process process(target({ kOpen + library("libplain.so"), "pause:", "close:",
+				 kOpen + library("libplain.so"), "call:answer", "pause:" }),
 			environment());
 	const auto id = [&] {
 		for (const Registration &r : registrations(process.pid()))
@@ -174,8 +175,8 @@ TEST_F(Audited, SameLibraryAgainIsAnotherRegistration)
 
 TEST_F(Audited, EveryNamespace)
 {
-	Process process(target({ "space:" + library("libneeds.so"), "call:twice",
-				 "space:" + library("libplain.so"), "call:answer", "pause:" }),
+	Process process(target({ kSpace + library("libneeds.so"), "call:twice",
+				 kSpace + library("libplain.so"), "call:answer", "pause:" }),
 			environment());
 
 	ASSERT_TRUE(process.wait_for("paused\n"));
@@ -187,7 +188,7 @@ TEST_F(Audited, EveryNamespace)
 
 TEST_F(Audited, FirstSegmentNotAtZero)
 {
-	Process process(target({ "open:" + library("libhigh.so"), "call:answer", "pause:" }),
+	Process process(target({ kOpen + library("libhigh.so"), "call:answer", "pause:" }),
 			environment());
 
 	ASSERT_TRUE(process.wait_for("answer 42\npaused\n"));
@@ -196,7 +197,7 @@ TEST_F(Audited, FirstSegmentNotAtZero)
 
 TEST_F(Audited, HeadersThatAreNotMapped)
 {
-	Process process(target({ "open:" + library("libnoheader.so"), "call:answer", "pause:" }),
+	Process process(target({ kOpen + library("libnoheader.so"), "call:answer", "pause:" }),
 			environment());
 
 	ASSERT_TRUE(process.wait_for("answer 42\npaused\n"));
@@ -205,7 +206,7 @@ TEST_F(Audited, HeadersThatAreNotMapped)
 
 TEST_F(Audited, SeveralExecutableSegments)
 {
-	Process process(target({ "open:" + library("libsplit.so"), "call:answer", "pause:", "close:",
+	Process process(target({ kOpen + library("libsplit.so"), "call:answer", "pause:", "close:",
 				 "pause:" }),
 			environment());
 
@@ -218,7 +219,7 @@ TEST_F(Audited, SeveralExecutableSegments)
 
 TEST_F(Audited, NoBuildId)
 {
-	Process process(target({ "open:" + library("libanonymous.so"), "call:answer", "pause:" }),
+	Process process(target({ kOpen + library("libanonymous.so"), "call:answer", "pause:" }),
 			environment());
 
 	ASSERT_TRUE(process.wait_for("answer 42\npaused\n"));
@@ -235,7 +236,7 @@ TEST_F(Audited, ProgramAtAFixedAddress)
 
 TEST_F(Audited, ProgramStartedThroughTheLinker)
 {
-	Process process({ "/lib64/ld-linux-x86-64.so.2", kTarget, "open:" + library("libplain.so"),
+	Process process({ "/lib64/ld-linux-x86-64.so.2", kTarget, kOpen + library("libplain.so"),
 			  "pause:" },
 			environment());
 
@@ -246,10 +247,11 @@ TEST_F(Audited, ProgramStartedThroughTheLinker)
 TEST_F(Audited, ThousandLibraries)
 {
 	TemporaryDirectory copies;
+	const std::string prefix = copies / "l";
 
 	for (int i = 0; i < 1000; i++)
-		fs::copy(library("libplain.so"), copies / ("l" + std::to_string(i) + ".so"));
-	Process process(target({ "each:1000:" + (copies / "l"), "pause:" }), environment());
+		fs::copy(library("libplain.so"), prefix + std::to_string(i) + ".so");
+	Process process(target({ std::string("each:1000:") + prefix, "pause:" }), environment());
 
 	ASSERT_TRUE(process.wait_for("opened 1000\npaused\n"));
 	EXPECT_EQ(unregistered(process.pid(), "libsframe-audit.so"), Strings());
@@ -262,10 +264,10 @@ TEST_F(Audited, ThousandLibraries)
 
 TEST_F(Audited, LoadingOverAndOverLeavesNothing)
 {
-	Process process(target({ "pause:", "repeat:2000:" + library("libneeds.so"), "pause:" }),
+	Process process(target({ "pause:", std::string("repeat:2000:") + library("libneeds.so"), "pause:" }),
 			environment());
 	const auto mappings = [&] {
-		std::ifstream maps("/proc/" + std::to_string(process.pid()) + "/maps");
+		std::ifstream maps(std::string("/proc/") + std::to_string(process.pid()) + "/maps");
 
 		return std::count(std::istreambuf_iterator<char>(maps), {}, '\n');
 	};
@@ -282,8 +284,8 @@ TEST_F(Audited, LoadingOverAndOverLeavesNothing)
 TEST_F(Audited, ForkedChildHasItsOwn)
 {
 	const Outcome outcome =
-		run(target({ "open:" + library("libwitness.so"), "fork:", "call:now",
-			     "call:complete", "open:" + library("libneeds.so"), "close:", "close:" }),
+		run(target({ kOpen + library("libwitness.so"), "fork:", "call:now",
+			     "call:complete", kOpen + library("libneeds.so"), "close:", "close:" }),
 		    environment());
 
 	EXPECT_EQ(outcome.out, "ok\nnow 0\ncomplete 1\nok\nclosed 0\nclosed 0\n");
@@ -292,8 +294,8 @@ TEST_F(Audited, ForkedChildHasItsOwn)
 
 TEST_F(Audited, NotNoticed)
 {
-	expect_unnoticed(target({ "open:" + library("libneeds.so"), "call:twice", "where:", "close:",
-				  "open:libnowhere.so", "open:" + library("libbroken.so"),
+	expect_unnoticed(target({ kOpen + library("libneeds.so"), "call:twice", "where:", "close:",
+				  "open:libnowhere.so", kOpen + library("libbroken.so"),
 				  "open:/etc/passwd", "self:", "noload:libm.so.6", "fds:",
 				  "env:LD_AUDIT", "shell:exit 3", "exit:7" }));
 	expect_unnoticed(target({ "abort:" }));
@@ -305,7 +307,7 @@ TEST_F(Audited, NoDescriptorIsLeftOpen)
 {
 	TemporaryDirectory empty;	// with a cold cache, too
 
-	expect_unnoticed(target({ "fds:", "open:" + library("libneeds.so"), "fds:" }),
+	expect_unnoticed(target({ "fds:", kOpen + library("libneeds.so"), "fds:" }),
 			 { { "XDG_CACHE_HOME", empty.path() } });
 }
 
@@ -322,7 +324,7 @@ TEST_F(Audited, ChildrenRunWithIfAsked)
 	const Outcome outcome = run(target({ "shell:echo child=$LD_AUDIT" }),
 				    environment({ { "SFRAME_INHERIT", "1" } }));
 
-	EXPECT_EQ(outcome.out, "child=" + kAuditor + "\nstatus 0\n");
+	EXPECT_EQ(outcome.out, std::string("child=") + kAuditor + "\nstatus 0\n");
 }
 
 TEST_F(Audited, OtherAuditorsStay)
@@ -332,9 +334,9 @@ TEST_F(Audited, OtherAuditorsStay)
 	for (const std::string &list : { kAuditor + ":" + other, other + ":" + kAuditor,
 					 kAuditor + ":" + other + ":" + kAuditor }) {
 		const Outcome outcome =
-			run(target({ "env:LD_AUDIT", "open:" + library("libplain.so"), "call:answer" }),
+			run(target({ "env:LD_AUDIT", kOpen + library("libplain.so"), "call:answer" }),
 			    environment({ { "LD_AUDIT", list } }));
-		EXPECT_EQ(outcome.out, "LD_AUDIT=" + other + "\nok\nanswer 42\n") << list;
+		EXPECT_EQ(outcome.out, std::string("LD_AUDIT=") + other + "\nok\nanswer 42\n") << list;
 		EXPECT_EQ(outcome.err, "");
 	}
 }
@@ -342,7 +344,7 @@ TEST_F(Audited, OtherAuditorsStay)
 // Two copies of the auditor in one process are one registry.
 TEST_F(Audited, TwiceIsOnce)
 {
-	Process process(target({ "open:" + library("libplain.so"), "pause:", "close:", "pause:" }),
+	Process process(target({ kOpen + library("libplain.so"), "pause:", "close:", "pause:" }),
 			environment({ { "LD_AUDIT", kAuditor + ":" + kAuditor } }));
 
 	ASSERT_TRUE(process.wait_for("paused\n"));
@@ -410,26 +412,26 @@ TEST_F(Audited, InertUnderAtSecure)
 
 TEST_F(Audited, DebugSaysWhatIsRegistered)
 {
-	const Outcome outcome = run(target({ "open:" + library("libplain.so") }),
+	const Outcome outcome = run(target({ kOpen + library("libplain.so") }),
 				    environment({ { "SFRAME_DEBUG", "1" } }));
 
-	EXPECT_NE(outcome.err.find("registered " + library("libplain.so")), std::string::npos)
+	EXPECT_NE(outcome.err.find(std::string("registered ") + library("libplain.so")), std::string::npos)
 		<< outcome.err;
 }
 
 TEST_F(Audited, CacheUnusable)
 {
-	expect_unnoticed(target({ "open:" + library("libplain.so"), "call:answer" }),
+	expect_unnoticed(target({ kOpen + library("libplain.so"), "call:answer" }),
 			 { { "XDG_CACHE_HOME", "/proc" } });
-	expect_unnoticed(target({ "open:" + library("libplain.so"), "call:answer" }),
+	expect_unnoticed(target({ kOpen + library("libplain.so"), "call:answer" }),
 			 { { "XDG_CACHE_HOME", "" }, { "HOME", "" } });
 }
 
 TEST_F(Audited, SharedMemoryUnusable)
 {
-	const Strings argv = target({ "open:" + library("libwitness.so"), "call:now" });
+	const Strings argv = target({ kOpen + library("libwitness.so"), "call:now" });
 
-	expect_unnoticed(target({ "open:" + library("libplain.so"), "call:answer" }),
+	expect_unnoticed(target({ kOpen + library("libplain.so"), "call:answer" }),
 			 { { "SFRAME_SHM_DIR", "/nonexistent" } });
 	(void)argv;
 }
@@ -458,7 +460,7 @@ TEST_F(Audited, SharedMemoryReadOnlyOrFull)
 {
 	for (auto *prepare : { without_shared_memory, with_full_shared_memory }) {
 		const Outcome outcome =
-			run(target({ "open:" + library("libneeds.so"), "call:twice", "fork:",
+			run(target({ kOpen + library("libneeds.so"), "call:twice", "fork:",
 				     "call:twice", "exit:6" }),
 			    environment(), prepare);
 
@@ -473,8 +475,8 @@ TEST_F(Audited, SharedMemoryReadOnlyOrFull)
 TEST_F(Audited, NoProcFilesystem)
 {
 	const Outcome outcome = run(
-		target({ "open:" + library("libhigh.so"), "call:answer",
-			 "open:" + library("libnoheader.so"), "call:answer" }),
+		target({ kOpen + library("libhigh.so"), "call:answer",
+			 kOpen + library("libnoheader.so"), "call:answer" }),
 		environment(), [] {
 			if (unshare(CLONE_NEWNS) < 0 ||
 			    mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) < 0 ||

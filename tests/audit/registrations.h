@@ -58,7 +58,7 @@ struct ExecutableMapping {
 
 inline std::vector<ExecutableMapping> executable_mappings(int pid)
 {
-	std::ifstream maps("/proc/" + std::to_string(pid) + "/maps");
+	std::ifstream maps(std::string("/proc/") + std::to_string(pid) + "/maps");
 	std::vector<ExecutableMapping> found;
 
 	for (std::string line; std::getline(maps, line);) {

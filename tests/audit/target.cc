@@ -188,7 +188,7 @@ int main(int argc, char **argv)
 	for (int i = 1; i < argc; i++) {
 		const char *colon = strchr(argv[i], ':');
 
-		if (!colon || !act(std::string(argv[i], colon), colon + 1)) {
+		if (!colon || !act(std::string(argv[i], static_cast<size_t>(colon - argv[i])), colon + 1)) {
 			printf("no verb in '%s'\n", argv[i]);
 			return 64;
 		}
