@@ -18,7 +18,11 @@ const std::string kOpen = "open:", kSpace = "space:";
 
 class Preloaded : public testing::Test {
 protected:
-	static void SetUpTestSuite() { home = new TemporaryDirectory; }
+	static void SetUpTestSuite()
+	{
+		unsetenv("LD_LIBRARY_PATH");	// meson's: libraries are to be found by RUNPATH
+		home = new TemporaryDirectory;
+	}
 	static void TearDownTestSuite() { delete home; }
 
 	static Environment environment(const Environment &more = {})
