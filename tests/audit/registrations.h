@@ -76,16 +76,15 @@ inline std::vector<ExecutableMapping> executable_mappings(int pid)
 	return found;
 }
 
-// Executable mappings that no registration touches, but for two: the kernel's
-// vsyscall page, which is not code any more, and what @except names.
-inline std::vector<std::string> unregistered(int pid, const std::string &except)
+// Executable mappings that no registration touches, but for the kernel's
+// vsyscall page: it is emulated, nothing runs there.
+inline std::vector<std::string> unregistered(int pid)
 {
 	const auto list = registrations(pid);
 	std::vector<std::string> missing;
 
 	for (const ExecutableMapping &mapping : executable_mappings(pid)) {
-		bool known = mapping.path == "[vsyscall]" ||
-			     mapping.path.find(except) != std::string::npos;
+		bool known = mapping.path == "[vsyscall]";
 
 		for (const Registration &r : list)
 			known = known || (r.start < mapping.end && r.end > mapping.start);
