@@ -54,8 +54,8 @@ public:
 private:
 	friend bool evaluate_cie(const Cie &cie, CfiState *state);
 
-	// More than any producer nests, and bounded.
-	static constexpr unsigned int kMaxDepth = 32;
+	// More than any producer nests; callers' stacks may be small.
+	static constexpr unsigned int kMaxDepth = 16;
 
 	enum Effect { kNone, kAdvance, kInvalid };
 

@@ -51,7 +51,7 @@ public:
 		rows_++;
 	}
 
-	static constexpr uint32_t kMaxRows = 64;
+	static constexpr uint32_t kMaxRows = 32;
 
 	const unsigned char *bytes()
 	{
@@ -171,10 +171,8 @@ bool Encoder::add_plt(uint64_t start, uint64_t end, const Rule &rule)
 		const bool low = start % block < rule.threshold;
 		uint64_t next = start - start % block + (low ? rule.threshold : block);
 
-		next = next < end ? next : end;
-		const Row row = {0, low ? rule.low : rule.high};
-
-		if (!emit_simple(start, next, start, &row, 1))
+		next = std::min(next, end);
+		if (!emit_row(start, next, store_.rules()[low ? rule.low : rule.high]))
 			return false;
 		start = next;
 	}
@@ -190,16 +188,13 @@ bool Encoder::add_plt(uint64_t start, uint64_t end, const Rule &rule)
 	return emit_block(start, end, rows.bytes(), rows.size(), rows.rows());
 }
 
-bool Encoder::emit_simple(uint64_t start, uint64_t end, uint64_t origin, const Row *rows,
-			  uint32_t count)
+// An entry of one row.
+bool Encoder::emit_row(uint64_t start, uint64_t end, const Rule &rule)
 {
-	const Rule &first = store_.rules()[rows[0].rule];
-	Block block(first.entry_kind(), address_width(rows[count - 1].start), SFRAME_FDE_PCTYPE_INC,
-		    0);
+	Block block(rule.entry_kind(), SFRAME_FRE_TYPE_ADDR1, SFRAME_FDE_PCTYPE_INC, 0);
 
-	for (uint32_t i = 0; i < count; i++)
-		block.row(rows[i].start - (start - origin), store_.rules()[rows[i].rule]);
-	stats_.flex_entries += first.kind & Rule::kFlexible ? 1 : 0;
+	block.row(0, rule);
+	stats_.flex_entries += rule.kind & Rule::kFlexible ? 1 : 0;
 	return emit_block(start, end, block.bytes(), block.size(), block.rows());
 }
 
@@ -290,13 +285,15 @@ void Encoder::try_shared(uint32_t from)
 void Encoder::cut()
 {
 	const uint32_t n = static_cast<uint32_t>(nodes_.size());
+	// No entry needs wider addresses than the window's length.
+	const unsigned int widest = address_width(nodes_[n - 1].start - nodes_[0].start);
 
 	prepare();
 	for (uint32_t from = 0, to; from < n; from = to) {
 		for (to = from + 1; to < n && !nodes_[to].cuttable;)
 			to++;
 		try_shared(from);
-		for (unsigned int width = 0; width < 3; width++) {
+		for (unsigned int width = 0; width <= widest; width++) {
 			add_candidate(from, width);
 			best_end(to, width);
 		}

@@ -21,7 +21,7 @@ struct Function {
 };
 
 struct EncodeOptions {
-	// Rows of an entry: what a reader goes through after the binary search.
+	// Rows of an entry, 12 to 32: what a reader goes through after the binary search.
 	// With 20 lookups are as fast as in a section with an entry for each
 	// function; with 32 the section is 2 % smaller and lookups 10 % slower.
 	uint32_t max_rows = 20;
@@ -98,8 +98,7 @@ private:
 	void best_end(uint32_t to, unsigned int width);
 	void try_shared(uint32_t from);
 	bool emit(uint32_t from, uint32_t to);
-	bool emit_simple(uint64_t start, uint64_t end, uint64_t origin, const Row *rows,
-			 uint32_t count);
+	bool emit_row(uint64_t start, uint64_t end, const Rule &rule);
 	bool emit_block(uint64_t start, uint64_t end, const unsigned char *block, uint32_t size,
 			uint32_t rows);
 

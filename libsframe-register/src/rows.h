@@ -71,7 +71,7 @@ private:
 		RuleId id;
 	};
 
-	static constexpr unsigned int kRecent = 256;
+	static constexpr unsigned int kRecent = 64;
 
 	Array<Rule> rules_;
 	IndexTable table_;

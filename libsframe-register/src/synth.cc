@@ -74,7 +74,8 @@ int Synthesizer::read()
 // Sorts by start, stably and in linear time.
 bool Synthesizer::sort()
 {
-	static constexpr unsigned int kBits = 11, kBuckets = 1u << kBits;
+	// Small: callers' stacks may be.
+	static constexpr unsigned int kBits = 8, kBuckets = 1u << kBits;
 	auto before = [](const Function &a, const Function &b) { return a.start < b.start; };
 	uint64_t least = UINT64_MAX, most = 0;
 
