@@ -39,7 +39,7 @@ options_documented() {
 			grep -oE -- '--.*' | sort -u | while read -r option; do
 			[ "$option" = --help ] && continue
 			# mdoc: .It Fl -name; man: \-\-name
-			grep -qE -- "(Fl Fl|Fl -?-?|\\\\-\\\\-|\\\\-\\\\?-?|--)${option#--}\\b" \
+			grep -qE -- "(Fl.*[ ,|]-|\\\\-\\\\-|--)${option#--}([^a-z-]|\$)" \
 				"$SOURCE/tools/man/sframectl.1" || echo "$command $option"
 		done
 	done >missing
