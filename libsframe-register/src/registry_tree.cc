@@ -216,6 +216,9 @@ private:
 			release(&node->key[i - from], all.key[i]);
 			release(&node->child[i - from], all.child[i]);
 		}
+		// Readers compare all keys, however many there are.
+		for (uint32_t i = to - from; i < fan_out; i++)
+			release(&node->key[i], ~UINT64_C(0));
 		release(&node->info, (to - from) | level << 16);
 		run->add(all.key[from], node->self);
 	}

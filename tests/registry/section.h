@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Things to register: small valid sections, and executable text that is never
-// run.
+// Things to register, for tests of the library's inside: sections, and
+// executable text that is never run.
 #pragma once
 
 #include <cstdint>
@@ -12,39 +12,12 @@
 
 #include <sframe/abi.h>
 #include "registry.h"
-#include "sframe_format.h"
+#include "section_bytes.h"
 
 // A test contains the library as an archive, which does nothing at exit.
 inline const struct LeaveNothingBehind {
 	~LeaveNothingBehind() { sframe::registry_exit(); }
 } leave_nothing_behind;
-
-// A version 3 section: @functions of 16 bytes each from offset 0 on, one row each.
-inline std::vector<uint8_t> make_section(uint32_t functions, uint8_t version = 3, uint8_t flags = 1)
-{
-	const uint32_t rows = functions * 8;
-	std::vector<uint8_t> bytes(SFRAME_HEADER_SIZE + functions * SFRAME_FDE_V3_SIZE + rows);
-	sframe_header header = {};
-
-	header.magic = SFRAME_MAGIC;
-	header.version = version;
-	header.flags = flags;
-	header.abi_arch = SFRAME_ABI_AMD64_ENDIAN_LITTLE;
-	header.cfa_fixed_ra_offset = -8;
-	header.num_fdes = header.num_fres = functions;
-	header.fre_len = rows;
-	header.freoff = functions * SFRAME_FDE_V3_SIZE;
-	memcpy(bytes.data(), &header, sizeof(header));
-	for (uint32_t i = 0; i < functions; i++) {
-		const sframe_fde_v3 fde = { i * 16, 16, i * 8 };
-		const uint8_t attributes_and_row[8] = { 1, 0, 0, 0, 0, /* row: */ 0, 3, 8 };
-
-		memcpy(&bytes[SFRAME_HEADER_SIZE + i * SFRAME_FDE_V3_SIZE], &fde, sizeof(fde));
-		memcpy(&bytes[SFRAME_HEADER_SIZE + functions * SFRAME_FDE_V3_SIZE + i * 8],
-		       attributes_and_row, 8);
-	}
-	return bytes;
-}
 
 // A structure of the ABI with its size filled in.
 template <typename T> T sized(int off = 0)
