@@ -33,6 +33,7 @@ public:
 
 	static constexpr uint32_t max_frames = 256;
 
+	// Before a walk writes anything: the exchange waits for all earlier stores.
 	bool take()
 	{
 		return !taken_.load(std::memory_order_relaxed) &&
@@ -69,19 +70,24 @@ public:
 		const uint32_t from = at_, last = count_ - 1;
 		const uint64_t hi = window.hi();
 		uint64_t *to = *out;
-		uint32_t i = from;
+		uint32_t limit = last, i = from;
 
-		if (kept[from].sp >= window.lo())
-			for (; i < last && to < end; i++) {
-				const Frame &frame = kept[i], &next = kept[i + 1];
+		if (limit - from > size_t(end - to))
+			limit = from + uint32_t(end - to);
+		if (kept[from].sp < window.lo())
+			limit = from;
+		for (; i < limit; i++) {
+			const Frame &frame = kept[i], &next = kept[i + 1];
 
-				if (next.sp > hi || raw_word(next.sp - 8) != next.pc)
-					break;
-				if (frame.saved != unchanged &&
-				    (frame.saved == no_step || raw_word(frame.saved) != next.fp))
-					break;
-				*to++ = next.pc;
-			}
+			// What lies behind no_step may be another stack: not to be touched.
+			if (frame.saved != unchanged &&
+			    (frame.saved == no_step || frame.saved > hi - sizeof(uint64_t) ||
+			     raw_word(frame.saved) != next.fp))
+				break;
+			if (next.sp > hi || raw_word(next.sp - 8) != next.pc)
+				break;
+			*to++ = next.pc;
+		}
 		*out = to;
 		at_ = i + 1;
 		// Mostly there was nothing new in front and this goes to the end:

@@ -58,8 +58,9 @@ struct Hot {
 
 class Walk {
 public:
-	Walk(const sframe_regs &regs, uint64_t window, unsigned int flags, uint64_t *pcs, size_t max)
-		: Walk(regs, window, flags, pcs, max, registry_generation())
+	Walk(const sframe_regs &regs, uint64_t window, unsigned int flags, uint64_t *pcs, size_t max,
+	     Trail *trail)
+		: Walk(regs, window, flags, pcs, max, trail, registry_generation())
 	{
 	}
 
@@ -79,8 +80,8 @@ public:
 private:
 	// The generation is read before anything is looked up.
 	Walk(const sframe_regs &regs, uint64_t window, unsigned int flags, uint64_t *pcs, size_t max,
-	     uint64_t generation)
-		: stack_(regs, window), generation_(generation), exact_era_(generation, true),
+	     Trail *trail, uint64_t generation)
+		: stack_(regs, window), trail_(trail), generation_(generation), exact_era_(generation, true),
 		  return_era_(generation, false), flags_(flags), pcs_(pcs), max_(max)
 	{
 		frame_.pc = regs.reg[16];
@@ -98,7 +99,7 @@ private:
 	int step();
 
 	Stack stack_;
-	Trail *trail_ = nullptr;
+	Trail *const trail_;
 	sframe_frame frame_ = {};	// pcs_[count_ - 1] is its PC
 	const uint64_t generation_;
 	const RuleCache::Era exact_era_, return_era_;
@@ -276,22 +277,16 @@ int Walk::run()
 	if (max_ == 0)
 		return 0;
 	pcs_[count_++] = frame_.pc;
-	Trail &trail = trails.of(frame_.sp);
-	if (trail.take()) {
-		trail_ = &trail;
-		trail.begin(generation_);
-	}
+	if (trail_)
+		trail_->begin(generation_);
 	while ((stop_ = follow_cached()) == going_on) {
 		note_no_step();
 		if ((stop_ = step()) != going_on)
 			break;
 	}
-	if (trail_) {
-		if (!trail_->complete()) {
-			note_no_step();
-			trail_->end();
-		}
-		trail_->leave();
+	if (trail_ && !trail_->complete()) {
+		note_no_step();
+		trail_->end();
 	}
 	return int(count_);
 }
@@ -337,8 +332,13 @@ int unwind_walk(const sframe_regs &regs, uint64_t *pcs, size_t max, unsigned int
 		sframe_trace *trace, std::atomic<uint64_t> *window)
 {
 	const uint64_t known = window ? window->load(std::memory_order_relaxed) : 0;
-	Walk walk(regs, known, flags, pcs, max < INT_MAX ? max : INT_MAX);
+	Trail &trail = trails.of(regs.reg[7]);
+	const bool taken = trail.take();
+	Walk walk(regs, known, flags, pcs, max < INT_MAX ? max : INT_MAX, taken ? &trail : nullptr);
 	const int count = walk.run();
+
+	if (taken)
+		trail.leave();
 
 	if (trace)
 		walk.report(trace);
