@@ -233,6 +233,13 @@ int register_checked(const sframe_object &object, sframe_object_result &result)
 	ObjectRecord record = {};
 	sframe_setup setup = {};
 
+	// Another copy of the library may have been here: make nothing for naught.
+	record.key = object_key(object);
+	Covering covering;
+	if (!(object.flags & SFRAME_OBJECT_REPLACE) &&
+	    registry_lookup(record.key.text_start, &covering) == 0)
+		return -EEXIST;
+
 	int err = sframe_image_from_memory(&image, object.load_bias, object.phdr, object.phnum);
 	if (!err)
 		err = choose_section(object, image, record, setup, result);
@@ -240,7 +247,6 @@ int register_checked(const sframe_object &object, sframe_object_result &result)
 		object_release(record);
 		return err;
 	}
-	record.key = object_key(object);
 	record.sframe_start = setup.sframe_start;
 	result.section_size = setup.sframe_size;
 
