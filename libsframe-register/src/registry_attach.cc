@@ -144,7 +144,11 @@ Control *make_or_find()
 			withdraw(mine);
 			return found.live;
 		}
-		const bool last = found.candidates <= 1;
+		// Not even mine is seen: without /proc, descriptors or memfds each
+		// copy of the library is on its own.
+		if (found.candidates == 0)
+			break;
+		const bool last = found.candidates == 1;
 		if (found.candidate != mine && acquire(&mine->state) == control_candidate)
 			withdraw(mine);
 		else if (last)

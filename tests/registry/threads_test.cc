@@ -67,15 +67,6 @@ struct Churn {
 	// What is wrong with the answer for position @i, or nullptr. Async-signal-safe.
 	const char *wrong(uint64_t i) const
 	{
-		const uint32_t token = sframe::registry_read_enter();
-		const char *what = wrong_inside(i);
-		sframe::registry_read_leave(token);
-		return what;
-	}
-
-private:
-	const char *wrong_inside(uint64_t i) const
-	{
 		const uint64_t pc = base + i * stride + i % (stride / 2);
 		sframe::Covering covering;
 		int err = sframe::registry_lookup(pc, &covering);
@@ -113,9 +104,15 @@ TEST(ThreadsTest, ReadersAlwaysSeeAWholeIndex)
 
 	for (uint64_t r = 0; r < 3; r++)
 		readers.emplace_back([&, r] {
-			for (uint64_t n = r; !churn.stop; n++, lookups++)
+			for (uint64_t n = r; !churn.stop; n++, lookups++) {
+				// Brackets now and then: each makes removals wait.
+				const bool bracket = n % 256 == 0;
+				const uint32_t token = bracket ? sframe::registry_read_enter() : 0;
 				if (const char *what = churn.wrong(n * 7919 % slots))
 					wrong = what;
+				if (bracket)
+					sframe::registry_read_leave(token);
+			}
 		});
 	for (uint64_t w = 0; w < 2; w++)
 		writers.emplace_back([&, w] { churn.write(w, 2); });
@@ -137,9 +134,11 @@ void on_profile(int)
 	static std::atomic<uint64_t> n{ 0 };
 	const int saved = errno;
 
+	const uint32_t token = sframe::registry_read_enter();
 	for (int i = 0; i < 20; i++)
 		if (const char *what = in_handler->wrong(n.fetch_add(7919) % slots))
 			handler_wrong = what;
+	sframe::registry_read_leave(token);
 	handler_runs++;
 	errno = saved;
 }
