@@ -11,6 +11,8 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <sframe/abi.h>
+#include <sframe/registry.h>
 #include <sys/uio.h>
 #include "sframe_format.h"
 
@@ -80,6 +82,35 @@ std::string process_refusal(pid_t pid, uint64_t address, int error)
 		return who + ": nothing is readable at " + hex(address) +
 		       "; `sframectl list` shows where its sections are";
 	}
+}
+
+// What a process registered about the section at an address.
+struct Registered {
+	uint64_t section;
+	std::optional<uint64_t> func_base;
+};
+
+int note_func_base(const sframe_range *range, const char *, void *arg)
+{
+	auto *found = static_cast<Registered *>(arg);
+
+	if (range->sframe_start != found->section)
+		return 0;
+	if (range->flags & SFRAME_FUNC_BASE)
+		found->func_base = range->func_base;
+	return 1;
+}
+
+std::optional<uint64_t> registered_func_base(pid_t pid, uint64_t section)
+{
+	Registered found{ section, std::nullopt };
+	sframe_peer *peer;
+
+	if (sframe_peer_open(&peer, pid))
+		return std::nullopt;
+	sframe_peer_each(peer, note_func_base, &found);
+	sframe_peer_close(peer);
+	return found.func_base;
 }
 
 // A refusal of the core, as a sentence's end: what it is; what to do.
@@ -254,6 +285,7 @@ bool SectionSource::from_process(pid_t pid, uint64_t address, std::string *why)
 	}
 	bytes_ = owned_;
 	address_ = address;
+	func_base_ = registered_func_base(pid, address);
 	return true;
 }
 
