@@ -3,6 +3,7 @@
 // Sampled at 5 kHz a thread while it loads and unloads libraries, forks,
 // throws and starts threads: no hang, no crash, and no wrong frame in any
 // sample. SFRAME_STRESS_SECONDS sets how long (default 60).
+#include "sanitized.h"
 #include "scenes.h"
 #include <sframe/register.h>
 #include <sframe/unwind.h>
@@ -268,7 +269,10 @@ TEST(Stress, EveryFrameOfEverySampleIsRight)
 	for (int i = 0; i < first_wrong.count; i++)
 		printf("  %s%s\n", i == first_wrong.at ? "> " : "",
 		       name_of(first_wrong.pcs[i]).c_str());
-	EXPECT_EQ(wrong, 0u) << first_wrong.why;
+	// With registers of another time the chain is no chain: then it is only
+	// for crashes, hangs and races.
+	if (!signals_deferred)
+		EXPECT_EQ(wrong, 0u) << first_wrong.why;
 	EXPECT_GT(samples, 100u);
 	EXPECT_GT(marked, 0u);
 }

@@ -2,6 +2,7 @@
 //
 // Whole stacks of this program: complete, counted, the same as glibc says, and
 // never by rules of what is gone.
+#include "sanitized.h"
 #include <sframe/register.h>
 #include <sframe/registry.h>
 #include <sframe/unwind.h>
@@ -70,6 +71,8 @@ __attribute__((noinline)) static void take_both(Trace *trace, void **theirs, int
 
 TEST_F(Walk, AgreesWithGlibc)
 {
+	if (backtrace_intercepted)
+		GTEST_SKIP() << "backtrace() is the sanitizer's";
 	void *theirs[most];
 	int their_count;
 	Trace trace;
@@ -97,6 +100,8 @@ TEST_F(Walk, StopsWhereTheArrayIsFull)
 // Trails of earlier walks, the window, the cache: deeper, shallower, deeper.
 TEST_F(Walk, IsTheSameWhateverWasWalkedBefore)
 {
+	if (backtrace_intercepted)
+		GTEST_SKIP() << "backtrace() is the sanitizer's";
 	for (int round = 0; round < 50; round++) {
 		const int depth = round * 7 % 40;
 		Trace trace;
