@@ -162,6 +162,18 @@ TEST_F(Preloaded, AnotherLibraryAtTheSameAddress)
 	EXPECT_EQ(count_named(registrations(process.pid()), "libother.so"), 1u);
 }
 
+// The stack of a constructor: dlopen() returns through a ret of the caller's.
+TEST_F(Preloaded, StacksInConstructorsAreWhole)
+{
+	const Outcome outcome = run({ "/usr/bin/python3", "-c",
+				      "import ctypes\n"
+				      "w = ctypes.CDLL('" + library("libunwinds.so") + "')\n"
+				      "print(w.complete_in_constructor())" },
+				    environment());
+
+	EXPECT_EQ(outcome.out, "1\n") << outcome.err;
+}
+
 TEST_F(Preloaded, ForkedChild)
 {
 	EXPECT_EQ(run(target({ kOpen + library("libwitness.so"), "fork:", "call:now",
