@@ -253,8 +253,7 @@ __attribute__((constructor)) void start(int, char **, char **envp)
 
 struct Plan {
 	void *target;
-	ReturnSite site;
-	uint64_t reserved;
+	uint64_t site;
 };
 
 } // namespace
@@ -262,11 +261,14 @@ struct Plan {
 
 using namespace sframe;
 
-// For preload_entry.S: the function to jump to, and where it is to return.
-INTERNAL void sframe_preload_plan(Plan *plan, uint64_t caller, int which)
+// For preload_entry.S: the function to jump to, and the ret to return through.
+INTERNAL Plan sframe_preload_plan(uint64_t caller, int which)
 {
-	plan->target = real_function(which);
-	plan->site = self.ready && !has_shadow_stack() ? find_return_site(caller) : ReturnSite{};
+	Plan plan = { real_function(which), 0 };
+
+	if (self.ready && !has_shadow_stack())
+		find_return_site(caller, &plan.site);
+	return plan;
 }
 
 INTERNAL void sframe_preload_catch_up()

@@ -1,28 +1,22 @@
 // SPDX-License-Identifier: MIT
 //
-// Finding an epilogue in an object's text that dlopen() can be made to return
-// to, and through which unwinding is right. See preload_entry.S.
+// Finding a `ret` instruction in an object's text through which unwinding is
+// right. See preload_entry.S for what it is good for.
 #pragma once
 
 #include <cstdint>
 
 namespace sframe {
 
-struct ReturnSite {
-	enum Kind : uint64_t {	// preload_entry.S knows the numbers
-		kRet = 0,	// ret
-		kAdd = 1,	// add $8, %rsp; ret
-		kLeave = 2,	// leave; ret
-	};
-
-	uint64_t address = 0;	// 0: there is none
-	Kind kind = kRet;
+// How well a stack can be unwound while the address is a return address on it.
+enum class ReturnSite {
+	kNone,
+	kCovered,	// its CFI says what holds at a ret: CFA is rsp+8, no personality
+	kUncovered,	// executable bytes that no CFI describes
 };
 
 // In the object that holds @address, or in the main program if no object does
-// (what glibc takes for the caller then). Best first: an epilogue behind a call
-// of a function without personality, whose registered rows say what it does; a
-// ret where a function has no frame yet; a ret that no CFI speaks of.
-ReturnSite find_return_site(uint64_t address);
+// (what glibc takes for the caller then).
+ReturnSite find_return_site(uint64_t address, uint64_t *site);
 
 } // namespace sframe

@@ -95,6 +95,7 @@ private:
 	void note_no_step();
 	void arrive(const Hot &at, size_t steps);
 	int find_row(sframe_row *row);
+	bool at_bare_ret(const sframe_row &row);
 	void retract();
 	int step();
 
@@ -208,6 +209,17 @@ void Walk::arrive(const Hot &at, size_t steps)
 	frame_.fp = at.fp;
 }
 
+// A return address that leads to a ret in a function without a frame: so does
+// dlopen()'s under libsframe-preload.so (rtld-audit/preload_entry.S).
+bool Walk::at_bare_ret(const sframe_row &row)
+{
+	uint8_t insn;
+
+	return row.cfa.base == SFRAME_RULE_REG && row.cfa.reg == SFRAME_AMD64_REG_SP &&
+	       !row.cfa.deref && row.cfa.offset == 8 && stack_.code(frame_.pc, &insn, 1) &&
+	       insn == 0xc3;
+}
+
 // The row of the frame's PC: from the cache, else from the registry. A row is
 // learned only for a PC that can be one: what a damaged stack or a wrong row
 // (assembly whose CFI forgets a push) gives for a return address is behind no
@@ -223,7 +235,7 @@ int Walk::find_row(sframe_row *row)
 	const int status = unwind_find_row(sframe_frame_lookup_pc(&frame_), row);
 	if (status != SFRAME_OK && status != SFRAME_NOT_COVERED)
 		return status;
-	const bool restorer = status == SFRAME_OK && row->signal;
+	const bool restorer = status == SFRAME_OK && (row->signal || at_bare_ret(*row));
 	if (!frame_.exact && !restorer && !unwind_behind_call(frame_.pc, stack_))
 		return count_ > 1 ? no_frame : status;
 	if (status == SFRAME_OK)
