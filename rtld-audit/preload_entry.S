@@ -20,6 +20,8 @@
  * dlopen() is jumped to with R: exactly as without us, and the next call makes
  * up for it.
  */
+#include "return_mark.h"
+
 	.text
 
 	.macro ENTRY name, which
@@ -67,7 +69,8 @@ sframe_preload_after:
 	 * call there: this one is never executed.
 	 */
 	call	sframe_preload_catch_up
-1:	push	%rax
+1:	nopl	SFRAME_RETURN_MARK(%rax)
+	push	%rax
 	.cfi_adjust_cfa_offset 8
 	call	sframe_preload_catch_up
 	pop	%rax

@@ -3,6 +3,7 @@
 // The walk: from frame to frame by cached rule, else by the row that registry
 // and core find, else by frame pointer.
 #include "unwind_walk.h"
+#include "return_mark.h"
 #include "unwind_rule.h"
 #include "unwind_trail.h"
 
@@ -95,7 +96,7 @@ private:
 	void note_no_step();
 	void arrive(const Hot &at, size_t steps);
 	int find_row(sframe_row *row);
-	bool at_bare_ret(const sframe_row &row);
+	bool at_marked_ret(const sframe_row &row);
 	void retract();
 	int step();
 
@@ -209,15 +210,21 @@ void Walk::arrive(const Hot &at, size_t steps)
 	frame_.fp = at.fp;
 }
 
-// A return address that leads to a ret in a function without a frame: so does
-// dlopen()'s under libsframe-preload.so (rtld-audit/preload_entry.S).
-bool Walk::at_bare_ret(const sframe_row &row)
+// A return address that leads to a ret in a function without a frame, and from
+// there to the mark: dlopen()'s under libsframe-preload.so.
+bool Walk::at_marked_ret(const sframe_row &row)
 {
-	uint8_t insn;
+	const uint32_t mark = SFRAME_RETURN_MARK;
+	uint8_t insn[7];
+	uint64_t target;
 
-	return row.cfa.base == SFRAME_RULE_REG && row.cfa.reg == SFRAME_AMD64_REG_SP &&
-	       !row.cfa.deref && row.cfa.offset == 8 && stack_.code(frame_.pc, &insn, 1) &&
-	       insn == 0xc3;
+	if (row.cfa.base != SFRAME_RULE_REG || row.cfa.reg != SFRAME_AMD64_REG_SP ||
+	    row.cfa.deref || row.cfa.offset != 8)
+		return false;
+	return stack_.code(frame_.pc, insn, 1) && insn[0] == 0xc3 &&
+	       stack_.word(frame_.sp, &target) && stack_.code(target, insn, sizeof(insn)) &&
+	       insn[0] == 0x0f && insn[1] == 0x1f && insn[2] == 0x80 &&
+	       !__builtin_memcmp(insn + 3, &mark, sizeof(mark));
 }
 
 // The row of the frame's PC: from the cache, else from the registry. A row is
@@ -235,8 +242,9 @@ int Walk::find_row(sframe_row *row)
 	const int status = unwind_find_row(sframe_frame_lookup_pc(&frame_), row);
 	if (status != SFRAME_OK && status != SFRAME_NOT_COVERED)
 		return status;
-	const bool restorer = status == SFRAME_OK && (row->signal || at_bare_ret(*row));
-	if (!frame_.exact && !restorer && !unwind_behind_call(frame_.pc, stack_))
+	const bool restorer = status == SFRAME_OK && row->signal;
+	if (!frame_.exact && !restorer && !unwind_behind_call(frame_.pc, stack_) &&
+	    !(status == SFRAME_OK && at_marked_ret(*row)))
 		return count_ > 1 ? no_frame : status;
 	if (status == SFRAME_OK)
 		if (const Rule rule = Rule::from_row(*row))
