@@ -54,19 +54,22 @@ check 'no tracked file is executable by accident' bash -c '
 	done | (! grep .)'
 
 readmes() {
-	local directory status=0
-	for directory in $(tracked | tr '\0' '\n' | grep / | sed 's,/[^/]*$,,' | sort -u); do
-		case $directory in
+	local path directory status=0
+	for path in $(tracked | tr '\0' '\n' | grep / | sed 's,/[^/]*$,,' | sort -u); do
+		case $path in
 		# Bytes; headers beside their sources; paths that the kernel's tree gives.
 		tests/fuzz/seeds* | */include* | */.* | .* | kernel/sframe_syscall/tree/*) continue ;;
 		esac
-		# A directory of one subject may be told about by the README above it.
-		[ -f "$directory/README.md" ] || [ -f "$directory/../README.md" ] ||
-			{ echo "$directory"; status=1; }
+		directory=$path
+		# A part of a subject may be told about by the README of the subject.
+		while [ "$directory" != . ] && ! [ -f "$directory/README.md" ]; do
+			directory=$(dirname "$directory")
+		done
+		[ "$directory" != . ] || { echo "$path"; status=1; }
 	done
 	return $status
 }
-check 'every directory has a README, or the one above it has' readmes
+check 'every directory is told about in a README' readmes
 
 links() {
 	local page link status=0
