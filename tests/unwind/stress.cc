@@ -271,8 +271,9 @@ TEST(Stress, EveryFrameOfEverySampleIsRight)
 		       name_of(first_wrong.pcs[i]).c_str());
 	// With registers of another time the chain is no chain: then it is only
 	// for crashes, hangs and races.
-	if (!signals_deferred)
+	if (!signals_deferred) {
 		EXPECT_EQ(wrong, 0u) << first_wrong.why;
+	}
 	EXPECT_GT(samples, 100u);
 	EXPECT_GT(marked, 0u);
 }
