@@ -16,6 +16,7 @@
 #include "environment.h"
 #include "link_map.h"
 #include "object_table.h"
+#include "registry.h"
 #include "report.h"
 #include "sys.h"
 
@@ -288,9 +289,11 @@ EXPORT unsigned int la_objclose(uintptr_t *cookie)
 		return 0;
 	// The main program is never unloaded: the process is on its way out,
 	// and what it still runs until then stays registered.
-	if (object->map == self.main)
+	if (object->map == self.main) {
 		self.exiting = true;
-	else
+		registry_exit();	// only its name in shared memory goes
+	} else {
 		close_object(object);
+	}
 	return 0;
 }

@@ -19,6 +19,7 @@
 #include "environment.h"
 #include "link_map.h"
 #include "object_table.h"
+#include "registry.h"
 #include "report.h"
 #include "return_site.h"
 #include "sys.h"
@@ -250,6 +251,8 @@ __attribute__((constructor)) void start(int, char **, char **envp)
 	self.ready = true;
 	dl_iterate_phdr(compare, nullptr);
 }
+
+__attribute__((destructor)) void leave() { registry_exit(); }
 
 struct Plan {
 	void *target;

@@ -284,6 +284,25 @@ TEST_F(Audited, LoadingOverAndOverLeavesNothing)
 	EXPECT_LE(mappings(), mapped + 16);
 }
 
+TEST_F(Audited, NothingIsLeftInSharedMemory)
+{
+	Process process(target({ "pause:", "exit:0" }), environment());
+
+	ASSERT_TRUE(process.wait_for("paused\n"));
+	const std::string part = std::string(".").append(std::to_string(process.pid())).append(".");
+	const auto files = [&] {
+		size_t n = 0;
+
+		for (const auto &entry : fs::directory_iterator("/dev/shm"))
+			n += entry.path().filename().string().find(part) != std::string::npos;
+		return n;
+	};
+	EXPECT_EQ(files(), 1u);
+	process.say("\n");
+	EXPECT_TRUE(process.finish().exited(0));
+	EXPECT_EQ(files(), 0u);
+}
+
 TEST_F(Audited, ForkedChildHasItsOwn)
 {
 	const Outcome outcome =

@@ -11,6 +11,7 @@
 #include "../synth/mapped_file.h"
 #include "config.h"
 #include "process.h"
+#include "registry.h"
 
 namespace {
 
@@ -56,6 +57,8 @@ protected:
 		for (sframe_cached &cached : held_)
 			sframe_cache_release(&cached);
 	}
+
+	static void TearDownTestSuite() { sframe::registry_exit(); }
 
 	sframe_cached get() { return get(image_); }
 	sframe_cached get(const sframe_image &image)

@@ -13,6 +13,7 @@
 #include <sframe/registry.h>
 #include <sframe/synth.h>
 #include "core.h"
+#include "registry.h"
 
 namespace {
 
@@ -62,6 +63,7 @@ protected:
 		if (section_)
 			munmap(section_, room_);
 	}
+	static void TearDownTestSuite() { sframe::registry_exit(); }
 
 	sframe_object describe(uint32_t flags = SFRAME_OBJECT_NO_CACHE) const
 	{

@@ -174,6 +174,25 @@ TEST_F(Preloaded, StacksInConstructorsAreWhole)
 	EXPECT_EQ(outcome.out, "1\n") << outcome.err;
 }
 
+TEST_F(Preloaded, NothingIsLeftInSharedMemory)
+{
+	Process process(target({ "pause:", "exit:0" }), environment());
+
+	ASSERT_TRUE(process.wait_for("paused\n"));
+	const std::string part = std::string(".").append(std::to_string(process.pid())).append(".");
+	const auto files = [&] {
+		size_t n = 0;
+
+		for (const auto &entry : fs::directory_iterator("/dev/shm"))
+			n += entry.path().filename().string().find(part) != std::string::npos;
+		return n;
+	};
+	EXPECT_EQ(files(), 1u);
+	process.say("\n");
+	EXPECT_TRUE(process.finish().exited(0));
+	EXPECT_EQ(files(), 0u);
+}
+
 TEST_F(Preloaded, ForkedChild)
 {
 	EXPECT_EQ(run(target({ kOpen + library("libwitness.so"), "fork:", "call:now",
