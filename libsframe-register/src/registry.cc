@@ -76,6 +76,24 @@ inline Walk walk(const Control *c, const Node *nodes, uint64_t pc, uint64_t *id)
 	return Walk::found;
 }
 
+// Where the hint for @pc is, or nullptr.
+inline uint64_t *hint_for(const Control *c, uint64_t pc)
+{
+	const uint64_t count = acquire(&c->hint_count);
+
+	return count ? (uint64_t *)acquire(&c->hints) + hint_index(pc, count) : nullptr;
+}
+
+// Is @id a live slot that covers @pc? @copy took what it is.
+template <typename Copy> inline bool take_slot(const Control *c, uint64_t id, uint64_t pc, Copy copy)
+{
+	const Slot *slot = slot_at(c, id);
+	const uint64_t start = acquire(&slot->text_start), end = acquire(&slot->text_end);
+
+	copy(slot);
+	return acquire(&slot->id) == id && start <= pc && pc < end;
+}
+
 // Calls @copy with the slot that covers @pc; what it copied counts if the slot
 // is still that one afterwards.
 template <typename Copy> inline int find_slot(uint64_t pc, Copy copy)
@@ -85,6 +103,10 @@ template <typename Copy> inline int find_slot(uint64_t pc, Copy copy)
 
 	if (!nodes)
 		return -ENOENT;
+	uint64_t *hint = hint_for(c, pc);
+	const uint64_t hinted = hint ? acquire(hint) : 0;
+	if (hinted && take_slot(c, hinted, pc, copy))
+		return 0;
 	for (int i = 0; i < max_tries; i++) {
 		uint64_t id;
 		const Walk result = walk(c, nodes, pc, &id);
@@ -92,12 +114,13 @@ template <typename Copy> inline int find_slot(uint64_t pc, Copy copy)
 		if (result == Walk::nothing)
 			return -ENOENT;
 		if (result == Walk::found) {
-			const Slot *slot = slot_at(c, id);
-			const uint64_t end = acquire(&slot->text_end);
-
-			copy(slot);
-			if (acquire(&slot->id) == id)
-				return pc < end ? 0 : -ENOENT;
+			if (take_slot(c, id, pc, copy)) {
+				if (hint)
+					release(hint, id);
+				return 0;
+			}
+			if (acquire(&slot_at(c, id)->id) == id)
+				return -ENOENT;
 		}
 		stat_add(c, Stat::lookup_retries);
 	}

@@ -20,6 +20,9 @@ constexpr uint64_t huge_page = 2 << 20;
 constexpr uint32_t node_quarantine = 256;
 constexpr uint32_t slot_quarantine = 64;
 
+// As many as slots are in memory, and once more against collisions.
+constexpr uint32_t hints_per_slot = 2;
+
 uint32_t *arena_next(Arena *arena, uint32_t index)
 {
 	return (uint32_t *)(arena->next_base + (uint64_t)index * arena->next_stride);
@@ -126,6 +129,7 @@ uint64_t lay_out(Control *c, uint64_t at, uint64_t ranges)
 	arena(&c->node_arena, ranges * 2 / min_fill * 8 / 7 + 4096, sizeof(Node), node_quarantine);
 	arena(&c->slot_arena, ranges + slot_quarantine, sizeof(Slot), slot_quarantine);
 	arena(&c->link_arena, ranges + slot_quarantine, sizeof(Link), 0);
+	arena(&c->hint_arena, hints_per_slot * (ranges + slot_quarantine), sizeof(uint64_t), 0);
 	const uint64_t records = (ranges * 256 + huge_page - 1) & ~(huge_page - 1);
 	if (start) {
 		c->record_pool.base = at;
@@ -163,6 +167,23 @@ int memory_reserve(Control *c)
 	return -ENOMEM;
 }
 
+// Along with the slots. Without memory for more the old ones serve.
+static void grow_hints(Control *c)
+{
+	Arena *arena = &c->hint_arena;
+	uint32_t wanted = 512;
+
+	while (wanted < hints_per_slot * c->slot_arena.committed && wanted * 2 <= arena->capacity)
+		wanted *= 2;
+	if (arena->committed >= wanted ||
+	    make_accessible(arena->base + (uint64_t)arena->committed * sizeof(uint64_t),
+			    (uint64_t)(wanted - arena->committed) * sizeof(uint64_t)))
+		return;
+	arena->committed = wanted;
+	release(&c->hints, arena->base);
+	release(&c->hint_count, (uint64_t)wanted);
+}
+
 int memory_prepare(Control *c, uint32_t nodes, uint32_t slots, size_t path_length)
 {
 	int err = arena_prepare(&c->node_arena, nodes);
@@ -175,6 +196,8 @@ int memory_prepare(Control *c, uint32_t nodes, uint32_t slots, size_t path_lengt
 			err = arena_prepare(&c->link_arena, 1);
 		}
 	}
+	if (!err && slots)
+		grow_hints(c);
 	if (!err && path_length)
 		err = pool_prepare(&c->record_pool, record_order(path_length));
 	return err;

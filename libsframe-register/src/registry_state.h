@@ -151,6 +151,16 @@ struct ExportState {
 	uint64_t address[2][export_chunks];
 };
 
+// What readers remember for each other: by a hash of the PC's page, the id of
+// the slot that covered it. Only a hint: a slot that still has that id and
+// covers the PC is the answer, anything else is looked up. So nobody maintains
+// it, and neither a stale nor a torn world can come of it.
+inline constexpr unsigned int hint_page_bits = 12;
+inline uint64_t hint_index(uint64_t pc, uint64_t count)
+{
+	return ((pc >> hint_page_bits) * UINT64_C(0x9e3779b97f4a7c15) >> 24) & (count - 1);
+}
+
 enum : uint32_t { control_candidate = 1, control_live = 2, control_withdrawn = 3 };
 
 // The registry. Found by name in /proc/self/maps; readers need the first lines.
@@ -164,6 +174,8 @@ struct Control {
 	int32_t backend;	// enum sframe_backend; 0: not chosen yet; or -errno
 	uint64_t features;
 	uint64_t nodes, slots, records;	// bases of the arenas
+	uint64_t hints;		// base of the hints, or 0
+	uint64_t hint_count;	// a power of two
 
 	alignas(64) uint64_t root;	// reference of the root node, or 0
 	uint64_t generation;
@@ -180,7 +192,7 @@ struct Control {
 	uint32_t reserved;
 	uint64_t serial;	// of the last reference
 	uint64_t sections;	// root of the tree by section address (writer's)
-	Arena node_arena, slot_arena, link_arena;
+	Arena node_arena, slot_arena, link_arena, hint_arena;
 	RecordPool record_pool;
 	ExportState mirror;
 };

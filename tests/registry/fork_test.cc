@@ -23,11 +23,7 @@ namespace {
 constexpr uint64_t base = 0x200000;
 constexpr int stay = 500;	// ranges that are there all the time
 
-#ifdef __SANITIZE_THREAD__
-constexpr int children = 30;
-#else
 constexpr int children = 100;
-#endif
 
 struct ForkTest : testing::Test {
 	std::vector<uint8_t> section = make_section(1), churned = make_section(1),
@@ -45,6 +41,9 @@ struct ForkTest : testing::Test {
 
 	void SetUp() override
 	{
+#ifdef UNDER_THREAD_SANITIZER
+		GTEST_SKIP() << "ThreadSanitizer's runtime hangs in a raw clone's child";
+#endif
 		for (int i = 0; i < stay; i++)
 			ASSERT_EQ(add(section, base + i * 64), 0);
 		for (uint64_t t = 0; t < 2; t++)

@@ -9,6 +9,14 @@
 
 #include "sframe_format.h"
 
+#if defined(__SANITIZE_THREAD__)
+#define UNDER_THREAD_SANITIZER 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define UNDER_THREAD_SANITIZER 1
+#endif
+#endif
+
 // A version 3 section: @functions of 16 bytes each from offset 0 on, one row each.
 inline std::vector<uint8_t> make_section(uint32_t functions, uint8_t version = 3, uint8_t flags = 1)
 {

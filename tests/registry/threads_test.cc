@@ -15,10 +15,10 @@
 
 namespace {
 
-#ifdef __SANITIZE_THREAD__
+#ifdef UNDER_THREAD_SANITIZER
 constexpr int operations = 500;
 #else
-constexpr int operations = 4'000;
+constexpr int operations = 20'000;
 #endif
 
 constexpr uint64_t base = 0x100000, stride = 64, slots = 2000;
