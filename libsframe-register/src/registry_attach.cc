@@ -30,8 +30,7 @@ uint32_t lookups_without;	// since nothing was found: when to look again
 // A candidate whose maker is not in this process came here by fork.
 bool abandoned(const Control *c)
 {
-	return acquire(&c->state) == control_candidate &&
-	       c->owner_process != (uint32_t)sys::call(__NR_getpid);
+	return c->owner_process != (uint32_t)sys::call(__NR_getpid);
 }
 
 struct Found {
@@ -51,10 +50,11 @@ Found look_around()
 
 		if (!registry_mapping(m) || c->magic != registry_magic || c->layout != layout_version)
 			continue;
-		if (acquire(&c->state) == control_live)
+		// Once: between two loads a candidate could go live, and be neither.
+		const uint32_t state = acquire(&c->state);
+		if (state == control_live)
 			found.live = c;
-		else if (acquire(&c->state) == control_candidate && !abandoned(c) &&
-			 found.candidates++ == 0)
+		else if (state == control_candidate && !abandoned(c) && found.candidates++ == 0)
 			found.candidate = c;
 	}
 	return found;
@@ -144,14 +144,14 @@ Control *make_or_find()
 			withdraw(mine);
 			return found.live;
 		}
+		const bool candidate = acquire(&mine->state) == control_candidate;
 		// Not even mine is seen: without /proc, descriptors or memfds each
 		// copy of the library is on its own.
-		if (found.candidates == 0)
+		if (candidate && found.candidates == 0)
 			break;
-		const bool last = found.candidates == 1;
-		if (found.candidate != mine && acquire(&mine->state) == control_candidate)
+		if (found.candidate != mine)
 			withdraw(mine);
-		else if (last)
+		else if (found.candidates == 1)
 			break;
 		pause_briefly();
 	}
