@@ -23,8 +23,9 @@ struct DirectoryEntry {
 	char name[];
 };
 
-// A segment without its magic yet may be one that is being made.
-constexpr int64_t grace_seconds = 60;
+// A segment without its magic yet may be one that is being made. One whose
+// maker saw no /proc may be of a PID namespace that we do not know.
+constexpr int64_t grace_unfinished = 60, grace_unknown = 24 * 60 * 60;
 
 bool parse_decimal(const char **text, char end, uint64_t *value)
 {
@@ -62,11 +63,12 @@ bool segment_stale(int directory, const char *file, const SegmentName &name)
 	sys::call(__NR_close, fd);
 	if (!known)
 		return false;
-	if (words[0] == export_magic)
+	if (words[0] == export_magic && words[4])
 		return sys::call(__NR_newfstatat, AT_FDCWD, sys::arg("/proc/self/ns/pid"),
 				 sys::arg(&ns), 0) == 0 && words[4] == ns.st_ino;
 	sys::call(__NR_clock_gettime, CLOCK_REALTIME, sys::arg(&now));
-	return now.tv_sec - st.st_mtime > grace_seconds;
+	return now.tv_sec - st.st_mtime >
+	       (words[0] == export_magic ? grace_unknown : grace_unfinished);
 }
 
 } // namespace
