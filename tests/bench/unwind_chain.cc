@@ -4,13 +4,19 @@
 // of locals in its frames and no frame pointer.
 #include "unwind_chain.h"
 
+#ifdef __clang__
+#define NOINLINE __attribute__((noinline))
+#else
+#define NOINLINE __attribute__((noinline, noclone))
+#endif
+
 #define JOIN_(a, b) a##b
 #define JOIN(a, b) JOIN_(a, b)
 
 namespace {
 
 // Several functions a library, so that the PCs differ along the chain.
-template <int Variant> __attribute__((noinline, noclone))
+template <int Variant> NOINLINE
 uint64_t work(UnwindChain *chain, int depth, uint64_t seed)
 {
 	volatile uint64_t space[WORDS + Variant * 2];

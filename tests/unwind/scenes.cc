@@ -13,7 +13,11 @@
 #include <stdexcept>
 #include <sys/time.h>
 
+#ifdef __clang__
+#define NOINLINE __attribute__((noinline))
+#else
 #define NOINLINE __attribute__((noinline, noclone))
+#endif
 
 namespace {
 
