@@ -16,7 +16,6 @@
 
 namespace {
 
-constexpr uint64_t base = 0x700000;
 
 struct Copy {
 	explicit Copy(void *handle)
