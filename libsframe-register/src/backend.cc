@@ -171,7 +171,7 @@ EXPORT int sframe_backend(void)
 	return c ? backend_in_use(c) : -ENOMEM;
 }
 
-EXPORT int sframe_set_backend(enum sframe_backend backend)
+EXPORT int sframe_set_backend(int backend)
 {
 	if (backend < SFRAME_BACKEND_AUTO || backend > SFRAME_BACKEND_KERNEL)
 		return -EINVAL;

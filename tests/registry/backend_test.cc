@@ -225,8 +225,8 @@ TEST_F(BackendTest, SetBackend)
 {
 	EXPECT_CHILD_OK([] {
 		const std::vector<uint8_t> section = make_section(1);
-		NEED(sframe_set_backend((enum sframe_backend)4) == -EINVAL);
-		NEED(sframe_set_backend((enum sframe_backend)-1) == -EINVAL);
+		NEED(sframe_set_backend(4) == -EINVAL);
+		NEED(sframe_set_backend(-1) == -EINVAL);
 		NEED(sframe_set_backend(SFRAME_BACKEND_KERNEL) == -ENOSYS);
 		NEED(sframe_backend() == SFRAME_BACKEND_SHM);
 		NEED(add(section, 0x1000) == 0);

@@ -69,6 +69,9 @@ TEST(BoundTest, AMillionRanges)
 
 TEST(BoundTest, FewerUnderALimitOfAddressSpace)
 {
+#if defined(UNDER_ADDRESS_SANITIZER) || defined(UNDER_THREAD_SANITIZER)
+	GTEST_SKIP() << "a sanitizer's runtime needs terabytes of address space";
+#endif
 	EXPECT_EQ(in_child([] {
 		const rlimit limit = { 64 << 20, 64 << 20 };
 		setrlimit(RLIMIT_AS, &limit);

@@ -37,6 +37,14 @@ struct CopiesTest : testing::TestWithParam<bool> {
 	void *handle = GetParam() ? dlmopen(LM_ID_NEWLM, SFRAME_SHARED_LIBRARY, RTLD_NOW) :
 				    dlopen(SFRAME_SHARED_LIBRARY, RTLD_NOW | RTLD_LOCAL);
 
+	void SetUp() override
+	{
+#if defined(UNDER_ADDRESS_SANITIZER) || defined(UNDER_THREAD_SANITIZER)
+		if (GetParam())
+			GTEST_SKIP() << "a sanitizer's runtime lives in one namespace only";
+#endif
+	}
+
 	sframe_setup at(const std::vector<uint8_t> &what, uint64_t offset)
 	{
 		return setup_of(what, text.at + offset, 0x100);

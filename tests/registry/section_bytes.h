@@ -11,9 +11,13 @@
 
 #if defined(__SANITIZE_THREAD__)
 #define UNDER_THREAD_SANITIZER 1
+#elif defined(__SANITIZE_ADDRESS__)
+#define UNDER_ADDRESS_SANITIZER 1
 #elif defined(__has_feature)
 #if __has_feature(thread_sanitizer)
 #define UNDER_THREAD_SANITIZER 1
+#elif __has_feature(address_sanitizer)
+#define UNDER_ADDRESS_SANITIZER 1
 #endif
 #endif
 

@@ -53,11 +53,11 @@ enum sframe_backend {
 int sframe_backend(void);
 
 /*
- * Ask for a backend before the first registration.
+ * Ask for a backend (enum sframe_backend) before the first registration.
  * Errors: -EBUSY something is registered already; -ENOSYS "kernel" was asked
  * for and the kernel has no such calls; -EINVAL unknown value.
  */
-int sframe_set_backend(enum sframe_backend backend);
+int sframe_set_backend(int backend);
 
 /*
  * The bits of /sys/kernel/sframe/features that the kernel backend uses
