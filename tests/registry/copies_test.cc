@@ -100,6 +100,9 @@ TEST_P(CopiesTest, WhatOneRegistersTheOtherFinds)
 // Both come to be at the same moment: they must agree whose registry it is.
 TEST_P(CopiesTest, BothFirstAtOnce)
 {
+#ifdef UNDER_THREAD_SANITIZER
+	GTEST_SKIP() << "one copy finds the other's registry through the kernel, which TSan does not see";
+#endif
 	ASSERT_NE(handle, nullptr) << dlerror();
 	for (int round = 0; round < 100; round++)
 		ASSERT_EQ(in_child([&] {
