@@ -5,7 +5,6 @@
 #ifndef _LINUX_SFRAME_H
 #define _LINUX_SFRAME_H
 
-#include <linux/elf.h>
 #include <linux/maple_tree.h>
 #include <linux/mm_types.h>
 #include <linux/unwind_user_types.h>
@@ -30,7 +29,8 @@ void sframe_mm_init(struct mm_struct *mm);
 int sframe_mm_dup(struct mm_struct *mm, struct mm_struct *oldmm);
 void sframe_mm_exit(struct mm_struct *mm);
 void __sframe_munmap(struct mm_struct *mm, unsigned long start, unsigned long end);
-void sframe_exec(unsigned long load_bias, const struct elf_phdr *phdr, int phnum);
+void sframe_exec(unsigned long sframe_start, unsigned long sframe_size,
+		 unsigned long text_start, unsigned long text_size);
 
 /* Drop the registrations of text that goes away. One load for everybody else. */
 static inline void sframe_munmap(struct mm_struct *mm, unsigned long start,
@@ -54,8 +54,8 @@ static inline int sframe_mm_dup(struct mm_struct *mm, struct mm_struct *oldmm)
 static inline void sframe_mm_exit(struct mm_struct *mm) { }
 static inline void sframe_munmap(struct mm_struct *mm, unsigned long start,
 				 unsigned long end) { }
-static inline void sframe_exec(unsigned long load_bias,
-			       const struct elf_phdr *phdr, int phnum) { }
+static inline void sframe_exec(unsigned long sframe_start, unsigned long sframe_size,
+			       unsigned long text_start, unsigned long text_size) { }
 static inline int unwind_user_next_sframe(struct unwind_user_state *state)
 {
 	return -EAGAIN;

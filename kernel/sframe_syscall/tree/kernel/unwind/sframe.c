@@ -14,7 +14,6 @@
  * of everybody else.
  */
 #include <linux/compat.h>
-#include <linux/elf.h>
 #include <linux/fs.h>
 #include <linux/kobject.h>
 #include <linux/mm.h>
@@ -28,8 +27,11 @@
 #include <linux/uaccess.h>
 #include <linux/unwind_user.h>
 
+/* A section may make one lookup read thousands of times: a fatal signal ends that. */
 static inline int sframe_user_read(void *dst, u64 addr, size_t len)
 {
+	if (fatal_signal_pending(current))
+		return -EINTR;
 	return copy_from_user(dst, (const void __user *)addr, len) ? -EFAULT : 0;
 }
 
@@ -81,6 +83,16 @@ static void sframe_entry_free_srcu(struct rcu_head *rcu)
 	kmem_cache_free(sframe_cache, container_of(rcu, struct sframe_entry, rcu));
 }
 
+/*
+ * Take a range out of a tree. mtree_erase() will not do: in some versions it
+ * returns the entry as erased although it got no memory to erase it.
+ */
+static void sframe_tree_clear(struct maple_tree *mt, unsigned long first, unsigned long last)
+{
+	while (mtree_store_range(mt, first, last, NULL, GFP_KERNEL | __GFP_NOFAIL))
+		cond_resched();
+}
+
 /* Index by section: the tree holds one entry, the ring the others. */
 static int sframe_section_link(struct mm_struct *mm, struct sframe_entry *entry)
 {
@@ -101,7 +113,7 @@ static void sframe_section_unlink(struct mm_struct *mm, struct sframe_entry *ent
 	struct sframe_entry *next;
 
 	if (list_empty(&entry->same_section)) {
-		mtree_erase(&mm->sframe_sections, entry->sec.addr);
+		sframe_tree_clear(&mm->sframe_sections, entry->sec.addr, entry->sec.addr);
 		return;
 	}
 	next = list_next_entry(entry, same_section);
@@ -116,15 +128,15 @@ static void sframe_entry_drop(struct mm_struct *mm, struct sframe_entry *entry)
 {
 	lockdep_assert_held(&mm->sframe_lock);
 
-	mtree_erase(&mm->sframe_mt, entry->text_start);
+	sframe_tree_clear(&mm->sframe_mt, entry->text_start, entry->text_end - 1);
 	sframe_section_unlink(mm, entry);
 	mm->sframe_count--;
 	call_srcu(&sframe_srcu, &entry->rcu, sframe_entry_free_srcu);
 }
 
-/* [start, end) is mapped without a hole, with all of @flags. */
+/* [start, end) is mapped without a hole, with @flags of the flags in @mask. */
 static bool sframe_range_mapped(struct mm_struct *mm, unsigned long start,
-				unsigned long end, vm_flags_t flags)
+				unsigned long end, vm_flags_t mask, vm_flags_t flags)
 {
 	VMA_ITERATOR(vmi, mm, start);
 	struct vm_area_struct *vma;
@@ -132,7 +144,7 @@ static bool sframe_range_mapped(struct mm_struct *mm, unsigned long start,
 	mmap_assert_locked(mm);
 
 	for_each_vma_range(vmi, vma, end) {
-		if (vma->vm_start > start || (vma->vm_flags & flags) != flags)
+		if (vma->vm_start > start || (vma->vm_flags & mask) != flags)
 			return false;
 		start = vma->vm_end;
 		if (start >= end)
@@ -239,9 +251,9 @@ static int sframe_entry_publish(struct mm_struct *mm, struct sframe_entry *entry
 
 	mmap_assert_locked(mm);
 
-	if (!sframe_range_mapped(mm, entry->sec.addr, sframe_end, VM_READ))
+	if (!sframe_range_mapped(mm, entry->sec.addr, sframe_end, VM_READ, VM_READ))
 		return -EFAULT;
-	if (!sframe_range_mapped(mm, entry->text_start, entry->text_end, VM_EXEC))
+	if (!sframe_range_mapped(mm, entry->text_start, entry->text_end, VM_EXEC, VM_EXEC))
 		return -EINVAL;
 
 	guard(mutex)(&mm->sframe_lock);
@@ -353,24 +365,56 @@ void __sframe_munmap(struct mm_struct *mm, unsigned long start, unsigned long en
 	struct sframe_entry *entry;
 	unsigned long index = start;
 
+	mmap_assert_write_locked(mm);
+
+	/* Nothing can be added meanwhile: most unmappings need not wait for the lock. */
+	if (start >= end || !mt_find(&mm->sframe_mt, &index, end - 1))
+		return;
+
 	guard(mutex)(&mm->sframe_lock);
 
+	index = start;
 	while (index < end && (entry = mt_find(&mm->sframe_mt, &index, end - 1))) {
 		index = entry->text_end;
 		sframe_entry_drop(mm, entry);
 	}
 }
 
+/* Whether the child has the text of @entry, and with its bytes. */
+static bool sframe_text_inherited(struct mm_struct *mm, const struct sframe_entry *entry)
+{
+	return sframe_range_mapped(mm, entry->text_start, entry->text_end, VM_WIPEONFORK, 0);
+}
+
+static int sframe_entry_dup(struct mm_struct *mm, const struct sframe_entry *entry)
+{
+	struct sframe_entry *copy;
+	int ret;
+
+	copy = kmem_cache_alloc(sframe_cache, GFP_KERNEL_ACCOUNT);
+	if (!copy)
+		return -ENOMEM;
+	*copy = *entry;
+	ret = sframe_insert(mm, copy);
+	if (ret)
+		kmem_cache_free(sframe_cache, copy);
+	return ret;
+}
+
 /**
  * sframe_mm_dup() - copy the registrations to a child
- * @mm: the child's, not visible yet
- * @oldmm: current's, its mmap_lock held for writing
+ * @mm: the child's, not visible yet, its mappings complete
+ * @oldmm: current's; the mmap_lock of both is held for writing
  *
- * Return: 0, or -ENOMEM, on which the caller tears @mm down.
+ * Text that the child does not inherit (MADV_DONTFORK, MADV_WIPEONFORK) is
+ * left out.
+ *
+ * Return: 0, -ENOMEM, or -EINTR on a fatal signal. On an error the caller
+ * tears @mm down.
  */
 int sframe_mm_dup(struct mm_struct *mm, struct mm_struct *oldmm)
 {
-	struct sframe_entry *entry, *copy;
+	struct sframe_entry *entry;
 	unsigned long index = 0;
 	int ret = 0;
 
@@ -381,17 +425,12 @@ int sframe_mm_dup(struct mm_struct *mm, struct mm_struct *oldmm)
 	guard(mutex)(&oldmm->sframe_lock);
 	mutex_lock_nested(&mm->sframe_lock, SINGLE_DEPTH_NESTING);
 	mt_for_each(&oldmm->sframe_mt, entry, index, ULONG_MAX) {
-		copy = kmem_cache_alloc(sframe_cache, GFP_KERNEL_ACCOUNT);
-		if (!copy) {
-			ret = -ENOMEM;
+		if (fatal_signal_pending(current))
+			ret = -EINTR;
+		else if (sframe_text_inherited(mm, entry))
+			ret = sframe_entry_dup(mm, entry);
+		if (ret)
 			break;
-		}
-		*copy = *entry;
-		ret = sframe_insert(mm, copy);
-		if (ret) {
-			kmem_cache_free(sframe_cache, copy);
-			break;
-		}
 		cond_resched();
 	}
 	mutex_unlock(&mm->sframe_lock);
@@ -405,7 +444,8 @@ void sframe_mm_exit(struct mm_struct *mm)
 	struct sframe_entry *entry;
 	unsigned long index = 0;
 
-	if (likely(mtree_empty(&mm->sframe_mt)))
+	/* An emptied tree may still own nodes. */
+	if (likely(mtree_empty(&mm->sframe_mt) && mtree_empty(&mm->sframe_sections)))
 		return;
 
 	mt_for_each(&mm->sframe_mt, entry, index, ULONG_MAX) {
@@ -418,34 +458,25 @@ void sframe_mm_exit(struct mm_struct *mm)
 }
 
 /**
- * sframe_exec() - register what an ELF image ships
- * @load_bias: what was added to its link-time addresses
- * @phdr: its program headers
- * @phnum: how many
+ * sframe_exec() - register what an ELF image ships, for one executable segment
+ * @sframe_start: address of its section
+ * @sframe_size: size of the section
+ * @text_start: address of the segment
+ * @text_size: size of the segment
  *
  * Never fails an exec: an image without a usable section has none.
  */
-void sframe_exec(unsigned long load_bias, const struct elf_phdr *phdr, int phnum)
+void sframe_exec(unsigned long sframe_start, unsigned long sframe_size,
+		 unsigned long text_start, unsigned long text_size)
 {
-	const struct elf_phdr *sframe = NULL;
-	struct sframe_setup setup = { };
-	int i;
+	const struct sframe_setup setup = {
+		.sframe_start	= sframe_start,
+		.sframe_size	= sframe_size,
+		.text_start	= text_start,
+		.text_size	= text_size,
+	};
 
-	for (i = 0; i < phnum; i++)
-		if (phdr[i].p_type == PT_GNU_SFRAME)
-			sframe = &phdr[i];
-	if (!sframe)
-		return;
-
-	setup.sframe_start = load_bias + sframe->p_vaddr;
-	setup.sframe_size = sframe->p_memsz;
-	for (i = 0; i < phnum; i++) {
-		if (phdr[i].p_type != PT_LOAD || !(phdr[i].p_flags & PF_X))
-			continue;
-		setup.text_start = load_bias + phdr[i].p_vaddr;
-		setup.text_size = phdr[i].p_memsz;
-		sframe_add(&setup);
-	}
+	sframe_add(&setup);
 }
 
 /* A register of the topmost frame, by DWARF number; SP and FP are in the frame. */
