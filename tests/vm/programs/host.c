@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * host ROUNDS PLUGIN [PLUGIN...]: loads each plugin in turn, burns time in it in
+ * the main thread and in a second one, and unloads it before the next. Plugins
+ * of one size land at one address.
+ *
+ *	main -> serve -> library_entry -> library_1 -> library_2 -> last
+ *	     -> plugin_entry -> recurse... -> plugin_1 -> plugin_2 -> plugin_leaf
+ */
+#include "spin.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static int rounds;
+
+__attribute__((noinline, noclone)) static unsigned long serve(plugin_fn plugin)
+{
+	volatile unsigned long sum = 0;
+	for (int i = 0; i < rounds; i++)
+		sum += library_entry((unsigned long)i, plugin);
+	return sum;
+}
+
+static void *worker(void *plugin)
+{
+	plugin_fn function;
+	*(void **)&function = plugin;
+	return (void *)serve(function);
+}
+
+int main(int argc, char **argv)
+{
+	if (argc < 3 || (rounds = atoi(argv[1])) <= 0) {
+		fprintf(stderr, "usage: host ROUNDS PLUGIN...\n");
+		return 2;
+	}
+	for (int i = 2; i < argc; i++) {
+		void *handle = dlopen(argv[i], RTLD_NOW);
+		void *entry = handle ? dlsym(handle, "plugin_entry") : NULL;
+		pthread_t thread;
+		if (!entry || pthread_create(&thread, NULL, worker, entry)) {
+			fprintf(stderr, "host: %s\n", dlerror());
+			return 1;
+		}
+		worker(entry);
+		pthread_join(thread, NULL);
+		printf("host: %s at %p\n", argv[i], entry);
+		dlclose(handle);
+	}
+	return 0;
+}
