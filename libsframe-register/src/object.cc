@@ -198,8 +198,10 @@ int choose_section(const sframe_object &object, const sframe_image &image, Objec
 	return err;
 }
 
-// Register each executable segment; all of them or none.
-int register_segments(const sframe_object &object, sframe_setup setup, const Metadata &meta)
+// Register each executable segment; all of them or none. What the kernel has
+// already is swapped if @replace.
+int register_segments(const sframe_object &object, sframe_setup setup, const Metadata &meta,
+		      bool replace)
 {
 	int done = 0, err = 0;
 
@@ -211,7 +213,7 @@ int register_segments(const sframe_object &object, sframe_setup setup, const Met
 		setup.text_start = object.load_bias + ph.p_vaddr;
 		setup.text_size = ph.p_memsz;
 		err = registry_add(setup, meta);
-		if (err == -EEXIST && object.flags & SFRAME_OBJECT_REPLACE) {
+		if (err == -EEXIST && replace) {
 			sframe_setup better = setup;
 			better.flags |= SFRAME_REPLACE;
 			err = registry_add(better, meta);
@@ -234,10 +236,12 @@ int register_checked(const sframe_object &object, sframe_object_result &result)
 	sframe_setup setup = {};
 
 	// Another copy of the library may have been here: make nothing for naught.
+	// What the kernel knows and the registry does not is from exec. It is taken
+	// over: its section may be poor, and this process's unwinder must find it too.
 	record.key = object_key(object);
 	Covering covering;
-	if (!(object.flags & SFRAME_OBJECT_REPLACE) &&
-	    registry_lookup(record.key.text_start, &covering) == 0)
+	const bool known = registry_lookup(record.key.text_start, &covering) == 0;
+	if (known && !(object.flags & SFRAME_OBJECT_REPLACE))
 		return -EEXIST;
 
 	int err = sframe_image_from_memory(&image, object.load_bias, object.phdr, object.phnum);
@@ -256,7 +260,8 @@ int register_checked(const sframe_object &object, sframe_object_result &result)
 	meta.source = static_cast<sframe_source>(result.source);
 	meta.build_id = image.build_id;
 	meta.build_id_size = image.build_id_size;
-	const int ranges = register_segments(object, setup, meta);
+	const bool replace = !known || object.flags & SFRAME_OBJECT_REPLACE;
+	const int ranges = register_segments(object, setup, meta, replace);
 	if (ranges < 0) {
 		object_release(record);
 		return ranges;

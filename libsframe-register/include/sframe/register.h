@@ -104,7 +104,7 @@ struct sframe_object {
 
 #define SFRAME_OBJECT_NO_SYNTH	0x1u	/* its own .sframe or nothing */
 #define SFRAME_OBJECT_NO_CACHE	0x2u	/* neither read nor write the cache */
-#define SFRAME_OBJECT_REPLACE	0x4u	/* better what exec registered, if that is poorer */
+#define SFRAME_OBJECT_REPLACE	0x4u	/* swap what was registered here for these ranges */
 
 struct sframe_object_result {
 	size_t size;			/* sizeof(struct sframe_object_result) */
