@@ -156,6 +156,7 @@ class Sample:
         return [frame[0] for frame in self.frames]
 
 
+MAX_STACK = 500
 FIELDS = 'comm,tid,ip,sym,dso,dsoff'
 
 
@@ -225,11 +226,12 @@ def audited(command):
 
 def recorded(scenes, options='-e cpu-clock -F 999 --call-graph fp,defer'):
     """A guest's command line that records each of {name: command} and sends the samples out."""
-    lines = []
+    # Kernel's and user's frames together; the default of 127 would cut a stack of 100 frames off.
+    lines = [f'echo {MAX_STACK} >/proc/sys/kernel/perf_event_max_stack']
     for name, command in scenes.items():
         lines += [f'perf record -q {options} -o /tmp/perf.data -- {command} >/tmp/out 2>&1 </dev/null',
                   f'echo "=scene= {name} $? $(stat -c %s /tmp/perf.data)"',
-                  f'perf script --no-inline -i /tmp/perf.data -F {FIELDS} 2>/dev/null | gzip -c | base64',
+                  f'perf script --no-inline --max-stack {MAX_STACK} -i /tmp/perf.data -F {FIELDS} 2>/dev/null | gzip -c | base64',
                   'echo "=output="; cat /tmp/out; echo "=end="; rm -f /tmp/perf.data']
     return '\n'.join(lines)
 
