@@ -3,6 +3,7 @@
 // `sframectl record` with whole programs: what is sampled, and that the
 // program runs as it does without us.
 #include <gtest/gtest.h>
+#include <fstream>
 #include <set>
 #include <algorithm>
 #include <signal.h>
@@ -84,9 +85,9 @@ struct Recording {
 TEST(Record, PythonInThreadsIsComplete)
 {
 	Recording r({ "/usr/bin/python3", "-c",
-		      "import threading, hashlib, json, zlib, sqlite3, decimal\n"
+		      "import threading, time, hashlib, json, zlib, sqlite3, decimal\n"
 		      "def work():\n"
-		      "  for i in range(60):\n"
+		      "  while time.thread_time() < 0.25:\n"
 		      "    hashlib.sha256(b'x' * 200000).digest(); zlib.compress(b'ab' * 20000)\n"
 		      "    json.loads(json.dumps(list(range(3000))))\n"
 		      "threads = [threading.Thread(target=work) for i in range(4)]\n"
@@ -290,16 +291,24 @@ TEST(Record, KilledRecorderLeavesAValidProfileAndARunningProgram)
 {
 	TemporaryDirectory directory;
 	const std::string file = directory / "data";
+	const std::string go = directory / "go";
 	Process recorder({ sframectl, "record", "-o", file, "--", "sh", "-c",
-			   "echo begun; i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done; echo finished" });
+			   "echo begun; until [ -e '" + go + "' ]; do :; done; echo finished" });
 	ASSERT_TRUE(recorder.wait_for("begun"));
-	usleep(500000);
+	Profile profile;
+	std::string why;
+	const auto sampled = [&] {
+		profile = {};
+		return read_profile_file(file, &profile, &why) && profile.samples.size() >= 5;
+	};
+	for (int tries = 0; !sampled() && tries < 3000; tries++)
+		usleep(10000);
 	kill(recorder.pid(), SIGKILL);
+	std::ofstream(go).flush();
 	const Outcome outcome = recorder.finish();	// when the program has closed its output
 	EXPECT_TRUE(outcome.killed(SIGKILL));
 	EXPECT_NE(outcome.out.find("finished"), std::string::npos);
-	Profile profile;
-	std::string why;
+	profile = {};
 	ASSERT_TRUE(read_profile_file(file, &profile, &why)) << why;
 	EXPECT_FALSE(profile.ended);
 	EXPECT_GE(profile.samples.size(), 5u);
