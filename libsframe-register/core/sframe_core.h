@@ -527,7 +527,11 @@ static inline int sframe_fde_read(const struct sframe_section *sec, uint32_t i,
 }
 
 /**
- * sframe_fde_get() - resolve entry @i of the index
+ * sframe_fde_get() - resolve an entry of the index
+ * @sec: the section
+ * @i: number of the entry
+ * @fde: filled
+ * @io: handed to the accessors
  *
  * Return: SFRAME_OK, SFRAME_NOT_COVERED past the last entry, SFRAME_CORRUPT,
  * SFRAME_UNREADABLE.
@@ -547,8 +551,12 @@ static inline int sframe_fde_get(const struct sframe_section *sec, uint32_t i,
 }
 
 /**
- * sframe_fde_find() - find the entry that covers @pc
+ * sframe_fde_find() - find the entry that covers a PC
+ * @sec: the section
+ * @pc: address
+ * @fde: filled
  * @index: if not NULL, receives the entry's number
+ * @io: handed to the accessors
  *
  * A binary search of at most 32 steps, whatever the bytes say.
  *
@@ -745,8 +753,11 @@ static inline int sframe_row_decode(const struct sframe_section *sec, const stru
 
 /**
  * sframe_row_next() - decode a function's rows one after the other
+ * @sec: the section
+ * @fde: the function
  * @cursor: address of the row, fde->row_addr to begin with; moved on
  * @row: its end is left 0 (it is the next row's start, or the function's size)
+ * @io: handed to the accessors
  *
  * Return: SFRAME_OK, SFRAME_CORRUPT, SFRAME_UNREADABLE. The caller counts to
  * fde->num_rows.
@@ -825,7 +836,8 @@ sframe_row_scan_width(const struct sframe_section *sec, const struct sframe_fde 
 				return status;
 		}
 		/* Rows in front of this are whole, whatever their bytes say. */
-		safe = block->have < SFRAME_ROW_MAX_SIZE ? 0 : block->have - SFRAME_ROW_MAX_SIZE + 1;
+		safe = block->have < SFRAME_ROW_MAX_SIZE ? 0 :
+		       block->have - SFRAME_ROW_MAX_SIZE + 1;
 		pos = block->pos;
 		last = block->last;
 		do {
@@ -885,7 +897,12 @@ static inline int sframe_row_none(const struct sframe_section *sec, const struct
 }
 
 /**
- * sframe_row_find() - find the row of @fde that holds at @pc
+ * sframe_row_find() - find the row that holds at a PC
+ * @sec: the section
+ * @fde: the function, which covers @pc
+ * @pc: address
+ * @row: filled
+ * @io: handed to the accessors
  *
  * Each byte is read once: what was checked is what is decoded.
  *
@@ -915,8 +932,8 @@ static inline int sframe_row_find(const struct sframe_section *sec, const struct
 		block.last = 0;
 		status = sframe_row_scan(sec, fde, off, &block, &end, &found, io);
 		if (!status)
-			status = found ? sframe_row_decode(sec, fde, block.bytes + block.last, row) :
-					 SFRAME_NOT_COVERED;
+			status = !found ? SFRAME_NOT_COVERED :
+				 sframe_row_decode(sec, fde, block.bytes + block.last, row);
 	}
 	if (!status)
 		row->end = end < limit ? end : limit;
@@ -1018,6 +1035,7 @@ static inline int sframe_fp_is_callers(const struct sframe_row *row,
  * sframe_row_apply() - compute the caller's frame from a row
  * @row: of frame's PC (x86-64)
  * @frame: replaced by the caller's on SFRAME_OK, unchanged otherwise
+ * @io: handed to the accessors
  *
  * Return: SFRAME_OK, SFRAME_OUTERMOST, SFRAME_UNREADABLE,
  * SFRAME_UNSUPPORTED_REG, SFRAME_NO_PROGRESS, SFRAME_CORRUPT.
@@ -1075,6 +1093,7 @@ static inline uint64_t sframe_frame_lookup_pc(const struct sframe_frame *frame)
  * sframe_step() - go from a frame to its caller's
  * @sec: the section that covers the frame's PC
  * @frame: replaced by the caller's on SFRAME_OK, unchanged otherwise
+ * @io: handed to the accessors
  *
  * Return: as sframe_lookup() and sframe_row_apply(); SFRAME_UNSUPPORTED_ABI if
  * the section is of another machine.

@@ -35,10 +35,11 @@ static inline int sframe_user_read(void *dst, u64 addr, size_t len)
 	return copy_from_user(dst, (const void __user *)addr, len) ? -EFAULT : 0;
 }
 
-static int sframe_user_reg(unsigned int regno, uint64_t *value);
+static int sframe_user_reg(unsigned int regno, u64 *value);
 
-#define SFRAME_CORE_READ(io, dst, addr, len)	sframe_user_read(dst, addr, len)
-#define SFRAME_CORE_REG(io, regno, value)	sframe_user_reg(regno, value)
+#define SFRAME_CORE_READ(io, dst, addr, len)	((void)(io), sframe_user_read(dst, addr, len))
+#define SFRAME_CORE_REG(io, regno, value)	((void)(io), sframe_user_reg(regno, value))
+/* Pairs with the release store by which user space publishes appended entries. */
 #define SFRAME_CORE_RMB()			smp_rmb()
 #include "sframe_core.h"
 
@@ -480,7 +481,7 @@ void sframe_exec(unsigned long sframe_start, unsigned long sframe_size,
 }
 
 /* A register of the topmost frame, by DWARF number; SP and FP are in the frame. */
-static int sframe_user_reg(unsigned int regno, uint64_t *value)
+static int sframe_user_reg(unsigned int regno, u64 *value)
 {
 	static const u8 offsets[] = {
 		offsetof(struct pt_regs, ax), offsetof(struct pt_regs, dx),

@@ -166,7 +166,8 @@ TEST_F(registration, unregister)
 	s.text_start = self->setup.text_start + 1;
 	EXPECT_EQ(-ENOENT, sframe_unregister(&s, 32));
 	/* The others by the section. */
-	s.text_start = s.text_size = 0;
+	s.text_start = 0;
+	s.text_size = 0;
 	EXPECT_EQ(0, sframe_unregister(&s, 32));
 	EXPECT_EQ(0, live(&self->setup));
 	EXPECT_EQ(-ENOENT, sframe_unregister(&s, 32));
