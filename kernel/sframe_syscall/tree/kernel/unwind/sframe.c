@@ -453,6 +453,12 @@ void sframe_mm_exit(struct mm_struct *mm)
 		kmem_cache_free(sframe_cache, entry);
 		cond_resched();
 	}
+	/*
+	 * Free the nodes here and now, as exit_mmap() does with those of VMAs.
+	 * Left to RCU, mt_free_walk() takes the metadata in the last slot of a
+	 * maple_range_64 node for a child.
+	 */
+	mt_clear_in_rcu(&mm->sframe_mt);
 	mtree_destroy(&mm->sframe_mt);
 	mtree_destroy(&mm->sframe_sections);
 	mm->sframe_count = 0;

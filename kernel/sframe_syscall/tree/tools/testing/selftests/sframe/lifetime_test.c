@@ -2,6 +2,7 @@
 /*
  * How long a registration lives: fork, exec, munmap and its relatives, the bound.
  */
+#include <linux/membarrier.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -131,6 +132,29 @@ TEST_F(lifetime, bound)
 	munmap(text, count);
 	EXPECT_EQ(0, live(text, count));
 	EXPECT_EQ(1, live(self->text, 16 * PAGE));
+}
+
+/* Trees of several levels, freed whole; what RCU frees is freed when this returns. */
+TEST_F(lifetime, exit_with_many)
+{
+	const size_t count = 50000;
+	unsigned char *text = text_map(count);
+	int status;
+	pid_t pid = fork();
+
+	if (!pid) {
+		size_t done = 0;
+
+		while (done < count && !add(self->section, text + done, 1))
+			done++;
+		_exit(done != count);
+	}
+	waitpid(pid, &status, 0);
+	EXPECT_EQ(0, status);
+	EXPECT_EQ(0, syscall(__NR_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0));
+	usleep(200000);
+	EXPECT_EQ(1, live(self->text, 16 * PAGE));
+	munmap(text, count);
 }
 
 static void *churn(void *arg)
