@@ -53,7 +53,7 @@ static int sframe_user_reg(unsigned int regno, u64 *value);
  * @sframe_size: size of the section as registered
  * @flags: as registered, but for SFRAME_REPLACE
  * @same_section: ring of the entries that share the section
- * @rcu: for call_srcu()
+ * @rcu: for call_srcu(), when it is in no ring any more
  */
 struct sframe_entry {
 	struct sframe_section	sec;
@@ -61,8 +61,10 @@ struct sframe_entry {
 	unsigned long		text_end;
 	unsigned long		sframe_size;
 	unsigned long		flags;
-	struct list_head	same_section;
-	struct rcu_head		rcu;
+	union {
+		struct list_head	same_section;
+		struct rcu_head		rcu;
+	};
 };
 
 static struct kmem_cache *sframe_cache __ro_after_init;
@@ -571,6 +573,8 @@ int unwind_user_next_sframe(struct unwind_user_state *state)
 		return -EINVAL;
 	if (!sframe_find(current->mm, sframe_frame_lookup_pc(&frame), &sec))
 		return -EAGAIN;
+	/* A step may take some thousands of reads. */
+	cond_resched();
 
 	switch (sframe_step(&sec, &frame, NULL)) {
 	case SFRAME_OK:
