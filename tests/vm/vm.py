@@ -4,6 +4,7 @@ import base64
 import gzip
 import os
 import re
+import shutil
 import subprocess
 import sys
 
@@ -59,8 +60,7 @@ def perf():
 
 def require(*, series=('patched',), with_perf=False, with_toolchain=False):
     """End with a skip where something is missing."""
-    from shutil import which
-    if not which('qemu-system-x86_64'):
+    if not shutil.which('qemu-system-x86_64'):
         skip_all('qemu-system-x86 is not installed')
     if not os.path.exists('/bin/busybox'):
         skip_all('busybox-static is not installed')
@@ -104,6 +104,30 @@ def compiled(directory, native):
     gcc('host', source('host.c'), *linked)
     gcc('places', source('places.c'), *linked)
     return directory
+
+
+def selftests(*names):
+    """The kernel's selftests of these names, compiled statically; paths."""
+    source = os.path.join(KERNELS, 'source', '7.3')
+    tree = os.path.join(TOP, 'kernel', 'sframe_syscall', 'tree')
+    headers = os.path.join(source, 'tools', 'testing', 'selftests')
+    if not os.path.exists(os.path.join(headers, 'kselftest_harness.h')):
+        skip_all(f'no sources of Linux 7.3 in {os.path.relpath(KERNELS, TOP)}: kernel/sframe_syscall/fetch gets them')
+    # The sources name the headers of all selftests by "../".
+    directory = os.path.join(OUT, 'selftests', 'sframe')
+    os.makedirs(directory, exist_ok=True)
+    for name in ('kselftest.h', 'kselftest_harness.h'):
+        shutil.copy(os.path.join(headers, name), os.path.dirname(directory))
+    for name in os.listdir(os.path.join(tree, 'tools', 'testing', 'selftests', 'sframe')):
+        shutil.copy(os.path.join(tree, 'tools', 'testing', 'selftests', 'sframe', name), directory)
+    paths = []
+    for name in names:
+        paths.append(os.path.join(directory, name))
+        subprocess.run(['gcc', '-D_GNU_SOURCE', '-Wall', '-O2', '-pthread', '-static',
+                        '-I' + os.path.join(tree, 'include', 'uapi'), '-I' + os.path.join(source, 'tools', 'include'),
+                        '-idirafter', os.path.join(source, 'tools', 'include', 'uapi'),
+                        '-o', paths[-1], paths[-1] + '.c'], check=True)
+    return paths
 
 
 def boot(command, *, series='patched', arguments=(), timeout=600):
