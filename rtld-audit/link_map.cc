@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
-#include "maps.h"
+#include "process.h"
 #include "sys.h"
 
 namespace sframe {
@@ -92,7 +92,7 @@ bool headers_in_file(const struct link_map &map, const Mapping &mapping, Headers
 bool headers_by_maps(const struct link_map &map, Headers *headers)
 {
 	const auto dynamic = reinterpret_cast<uint64_t>(map.l_ld);
-	MapsReader reader;
+	ProcessMaps reader(0);
 	Mapping mapping, first = {}, holder = {};
 
 	while (reader.next(&mapping)) {

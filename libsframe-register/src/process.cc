@@ -192,9 +192,9 @@ bool ProcessMaps::next(Mapping *m)
 	m->executable = get() == 'x';
 	m->shared = get() == 's';
 	get();
-	hex();
-	hex();
-	hex();
+	m->offset = hex();
+	m->major = (uint32_t)hex();
+	m->minor = (uint32_t)hex();
 	m->inode = 0;
 	while ((c = get()) >= '0' && c <= '9')
 		m->inode = m->inode * 10 + (uint64_t)(c - '0');

@@ -11,7 +11,8 @@ namespace sframe {
 
 // One line of /proc/PID/maps.
 struct Mapping {
-	uint64_t start, end, inode;
+	uint64_t start, end, offset, inode;
+	uint32_t major, minor;
 	bool readable, executable, shared;
 	const char *path;	// as the kernel prints it, cut at the reader's buffer
 };
@@ -25,7 +26,7 @@ public:
 	ProcessMaps &operator=(const ProcessMaps &) = delete;
 
 	int error() const { return fd < 0 ? fd : 0; }
-	// The next line; valid until the next call. False at the end.
+	// The next line; valid until the next call. False at the end, or without /proc.
 	bool next(Mapping *mapping);
 
 private:
