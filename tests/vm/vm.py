@@ -120,11 +120,15 @@ def selftests(*names):
         shutil.copy(os.path.join(headers, name), os.path.dirname(directory))
     for name in os.listdir(os.path.join(tree, 'tools', 'testing', 'selftests', 'sframe')):
         shutil.copy(os.path.join(tree, 'tools', 'testing', 'selftests', 'sframe', name), directory)
+    # This machine's own header may be older than deferred call chains.
+    new = os.path.join(OUT, 'selftests', 'include')
+    os.makedirs(os.path.join(new, 'linux'), exist_ok=True)
+    shutil.copy(os.path.join(source, 'tools', 'include', 'uapi', 'linux', 'perf_event.h'), os.path.join(new, 'linux'))
     paths = []
     for name in names:
         paths.append(os.path.join(directory, name))
         subprocess.run(['gcc', '-D_GNU_SOURCE', '-Wall', '-O2', '-pthread', '-static',
-                        '-I' + os.path.join(tree, 'include', 'uapi'), '-I' + os.path.join(source, 'tools', 'include'),
+                        '-I' + new, '-I' + os.path.join(tree, 'include', 'uapi'), '-I' + os.path.join(source, 'tools', 'include'),
                         '-idirafter', os.path.join(source, 'tools', 'include', 'uapi'),
                         '-o', paths[-1], paths[-1] + '.c'], check=True)
     return paths

@@ -587,6 +587,9 @@ int unwind_user_next_sframe(struct unwind_user_state *state)
 	default:
 		return -EAGAIN;
 	}
+	/* No caller: the stack is not what the section was made for. */
+	if (frame.pc >= TASK_SIZE_MAX)
+		return -EINVAL;
 
 	state->ip = frame.pc;
 	state->sp = frame.sp;
