@@ -255,7 +255,10 @@ def audited(command):
 def recorded(scenes, options='-e cpu-clock -F 999 --call-graph fp,defer'):
     """A guest's command line that records each of {name: command} and sends the samples out."""
     # Kernel's and user's frames together; the default of 127 would cut a stack of 100 frames off.
-    lines = [f'echo {MAX_STACK} >/proc/sys/kernel/perf_event_max_stack']
+    lines = [f'echo {MAX_STACK} >/proc/sys/kernel/perf_event_max_stack',
+             # A slow guest is no reason to sample less.
+             'echo 0 >/proc/sys/kernel/perf_cpu_time_max_percent',
+             'echo 100000 >/proc/sys/kernel/perf_event_max_sample_rate']
     for name, command in scenes.items():
         lines += [f'perf record -q {options} -o /tmp/perf.data -- {command} >/tmp/out 2>&1 </dev/null',
                   f'echo "=scene= {name} $? $(stat -c %s /tmp/perf.data)"',

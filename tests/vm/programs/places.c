@@ -7,6 +7,8 @@
  *	vdso		in clock_gettime of the vDSO
  *	plt		in calls through the PLT, so also in its stubs
  *	edges		in functions of one instruction, which is their first and last
+ *
+ * The process takes the place's name, so that one recording can hold several.
  */
 #include "spin.h"
 
@@ -14,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -114,7 +117,7 @@ __attribute__((noinline, noclone, used)) void edge_noreturn(void)
 
 __attribute__((noinline, noclone)) static void edges(void)
 {
-	for (int i = 0; i < 2000; i++)
+	for (int i = 0; i < 20000; i++)
 		edge_ret();
 	if (__builtin_setjmp(landing) == 0)
 		edge_call();
@@ -128,6 +131,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: places handler|nested|vdso|plt|edges ROUNDS\n");
 		return 2;
 	}
+	prctl(PR_SET_NAME, argv[1]);
 	stack_t stack = { .ss_sp = malloc(65536), .ss_size = 65536 };
 	sigaltstack(&stack, NULL);
 	struct sigaction action = { .sa_flags = SA_ONSTACK };
