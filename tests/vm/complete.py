@@ -147,7 +147,7 @@ def c_programs(tap):
 
 
 CACHED = [vm.AUDIT, '/lib/x86_64-linux-gnu/libc.so.6', '/lib64/ld-linux-x86-64.so.2']
-ROUNDS = {'handler': 600, 'nested': 500, 'vdso': 1500, 'plt': 8000, 'edges': 500}
+ROUNDS = {'handler': 600, 'nested': 500, 'vdso': 2200, 'plt': 8000, 'edges': 500}
 
 
 class Place:
