@@ -74,11 +74,11 @@ def require(*, series=('patched',), with_perf=False, with_toolchain=False):
         skip_all('no test toolchain: tests/toolchain/fetch gets it')
 
 
-def compiled(directory, native):
-    """host, places, libspin.so and plugins without frame pointers; native: with .sframe of binutils."""
+def compiled(directory, native, frame_pointers=False):
+    """host, places, libspin.so and plugins, without frame pointers unless asked; native: with .sframe of binutils."""
     directory = os.path.join(OUT, directory)
     os.makedirs(directory, exist_ok=True)
-    flags = ['-O2', '-fomit-frame-pointer', '-fPIC', '-fcf-protection=none', '-Wall', '-Wextra', '-Werror']
+    flags = ['-O2', '-fno-omit-frame-pointer' if frame_pointers else '-fomit-frame-pointer', '-fPIC', '-fcf-protection=none', '-Wall', '-Wextra', '-Werror']
     if native:
         wrappers = os.path.join(directory, 'binutils')
         os.makedirs(wrappers, exist_ok=True)
@@ -257,8 +257,8 @@ def recorded(scenes, options='-e cpu-clock -F 999 --call-graph fp,defer'):
     # Kernel's and user's frames together; the default of 127 would cut a stack of 100 frames off.
     lines = [f'echo {MAX_STACK} >/proc/sys/kernel/perf_event_max_stack',
              # A slow guest is no reason to sample less.
-             'echo 0 >/proc/sys/kernel/perf_cpu_time_max_percent',
-             'echo 100000 >/proc/sys/kernel/perf_event_max_sample_rate']
+             'echo 100000 >/proc/sys/kernel/perf_event_max_sample_rate',
+             'echo 0 >/proc/sys/kernel/perf_cpu_time_max_percent']
     for name, command in scenes.items():
         lines += [f'perf record -q {options} -o /tmp/perf.data -- {command} >/tmp/out 2>&1 </dev/null',
                   f'echo "=scene= {name} $? $(stat -c %s /tmp/perf.data)"',

@@ -13,6 +13,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 static int rounds;
 static __thread plugin_fn target;
@@ -49,6 +50,13 @@ static void *worker(void *plugin)
 	return (void *)serve(function);
 }
 
+static long long nanoseconds(void)
+{
+	struct timespec now;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000000000LL + now.tv_nsec;
+}
+
 int main(int argc, char **argv)
 {
 	if (argc < 3 || (rounds = atoi(argv[1])) <= 0) {
@@ -59,13 +67,14 @@ int main(int argc, char **argv)
 		void *handle = dlopen(argv[i], RTLD_NOW);
 		void *entry = handle ? dlsym(handle, "plugin_entry") : NULL;
 		pthread_t thread;
+		long long begin = nanoseconds();
 		if (!entry || pthread_create(&thread, NULL, worker, entry)) {
 			fprintf(stderr, "host: %s\n", dlerror());
 			return 1;
 		}
 		worker(entry);
 		pthread_join(thread, NULL);
-		printf("host: %s at %p\n", argv[i], entry);
+		printf("host: %s at %p, %lld ns\n", argv[i], entry, nanoseconds() - begin);
 		dlclose(handle);
 	}
 	return 0;
